@@ -168,7 +168,7 @@ class UserQuota(Struct, frozen=True, kw_only=True):
 
     @property
     def limited(self) -> bool:
-        """Whether there is any limit."""
+        """True if there is any limit."""
         return self.limit_bytes is not None or self.limit_chunk_files is not None
 
 

@@ -111,7 +111,7 @@ def lost_targets(seen: model.StorageState) -> tuple[str, ...]:
 
 
 def is_lost(target: model.StorageTarget) -> bool:
-    """Whether its server is gone or has been silent for too long."""
+    """True if its server is gone or has been silent for too long."""
     silent = target.last_contact_s is not None and target.last_contact_s > SILENT_AFTER_S
     return target.reachability is not model.Reachability.ONLINE or target.answers is False or silent
 
@@ -272,7 +272,7 @@ def check_storage_targets(seen: model.StorageState | None, failure_words: str = 
 
 
 def check_quota(limits: int, problem: str | None, licence_problem: str | None = None) -> list[Finding]:
-    """Whether the target can report the usage of users; checked only if the source has limits on directories.
+    """Check that the target can report the usage of users; checked only if the source has limits on directories.
     `licence_problem` is why BeeGFS reports no licence.
     """
     if not limits:
@@ -349,7 +349,7 @@ class QuotaFindings(Struct, frozen=True, kw_only=True):
 
 
 def quota_findings(needs: Iterable[OwnerNeed], quotas: Mapping[int, model.UserQuota], *, spread: int) -> QuotaFindings:
-    """Whether the need of each owner fits within the limits. `spread` is the most storage targets of a new file: a file
+    """Check that the need of each owner fits within the limits. `spread` is the most storage targets of a new file: a file
     takes at least one chunk file, and at most that many. A user who is beyond a limit but needs nothing is no
     problem.
     """
@@ -376,7 +376,7 @@ def quota_findings(needs: Iterable[OwnerNeed], quotas: Mapping[int, model.UserQu
 
 
 def room_to_work(owners: Collection[OwnerNeed], quotas: Mapping[int, model.UserQuota]) -> QuotaFindings:
-    """Whether these owners can work on the target: a user at the limit cannot write."""
+    """Check that these owners can work on the target: a user at the limit cannot write."""
     problems: list[str] = []
     warnings: list[str] = []
     limits = [(one, known) for one in owners if one.uid in quotas for known in _limits(quotas[one.uid])]

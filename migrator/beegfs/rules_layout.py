@@ -56,7 +56,7 @@ def describe_layout_rule(rule: LayoutRule) -> str:
 
 
 def has_settings(facts: DirectorySettings, stripe: StripeSettings, pools: Mapping[str, int]) -> bool:
-    """Whether a directory has all settings that are wanted."""
+    """True if a directory has all settings that are wanted."""
     return (
         stripe.targets in (None, facts.stripe.targets)
         and stripe.chunk_bytes in (None, facts.stripe.chunk_bytes)
@@ -71,7 +71,7 @@ DEFAULT_POOL = 1
 def check_layout(
     rules: Sequence[LayoutRule], pools: Mapping[str, int] | None, licence_problem: str | None = None
 ) -> list[Finding]:
-    """Whether new trees can get the layout of site.toml. `pools` None: BeeGFS's command cannot be asked.
+    """Check that new trees can get the layout of site.toml. `pools` None: BeeGFS's command cannot be asked.
     `licence_problem` is why BeeGFS reports no licence.
     """
     check = "target layout"

@@ -46,7 +46,7 @@ def shield(mode: int) -> bytes:
 
 
 def is_shield(value: bytes) -> bool:
-    """Whether the ACL grants no more than a mode could, and has a mask."""
+    """True if the ACL grants no more than a mode could, and has a mask."""
     entries = acl.parse_acl(value)
     return entries is not None and acl.is_minimal(entries) and any(entry.tag == acl.MASK for entry in entries)
 
@@ -89,7 +89,7 @@ class Shields(Struct, frozen=True, kw_only=True):
 
     @property
     def on(self) -> bool:
-        """Whether files may have shields."""
+        """True if files may have shields."""
         return bool(self._lists())
 
     async def put_on(self, state: VolumeState) -> int:

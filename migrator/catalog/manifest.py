@@ -190,7 +190,7 @@ class ParquetDraft:
         self._links.add(links)
 
     def has_other_names(self) -> bool:
-        """Whether a file of the target has names that were not added. No links may be added meanwhile."""
+        """True if a file of the target has names that were not added. No links may be added meanwhile."""
         self._links.flush()
         (found,) = self._database.execute(_OTHER_NAMES, {"links": self._links.files()}).fetchone() or (0,)
         return bool(found)
@@ -394,7 +394,7 @@ class ReadingParts(Struct, frozen=True):
     scratch: ports.Scratch
 
     def has(self, chunk: str) -> bool:
-        """Whether the chunk was read."""
+        """True if the chunk was read."""
         return self._file(chunk).exists()
 
     def add(self, chunk: str, readings: pa.RecordBatch) -> None:

@@ -139,11 +139,11 @@ class CatalogRecord(Struct, frozen=True, kw_only=True):
     """The settings of `[users]` by which the trees were chosen and named."""
 
     def whole_of(self, trees: Iterable[bytes]) -> bool:
-        """Whether every path of these user trees has a row: other paths did not exist."""
+        """True if every path of these user trees has a row: other paths did not exist."""
         return self.whole or (bool(self.set_apart) and set(self.set_apart).isdisjoint(trees))
 
     def covers(self, trees: Iterable[bytes]) -> bool:
-        """Whether the scope of the catalog includes these user trees."""
+        """True if the scope of the catalog includes these user trees."""
         return not self.scope or set(self.scope).issuperset(trees)
 
 
@@ -332,7 +332,7 @@ class VerificationRecord(Struct, frozen=True, kw_only=True):
         return self.digested_bytes + self.carried_bytes
 
     def covers(self, tree: bytes) -> bool:
-        """Whether the verification compared this tree of its batch."""
+        """True if the verification compared this tree of its batch."""
         return not self.trees or tree in self.trees
 
     @property

@@ -280,7 +280,7 @@ def units(paths: Sequence[ListedPath]) -> tuple[Paths, ...]:
 
 
 def divisible(paths: Sequence[ListedPath]) -> bool:
-    """Whether the list holds more than one unit."""
+    """True if the list holds more than one unit."""
     return any(_unit(listed) != _unit(paths[0]) for listed in paths)
 
 

@@ -64,7 +64,7 @@ def join(directory: bytes, entry: bytes) -> bytes:
 
 
 def is_beneath(path: bytes, directory: bytes) -> bool:
-    """Whether the path is the directory itself or lies in it; everything lies in the root `b""`."""
+    """True if the path is the directory itself or lies in it; everything lies in the root `b""`."""
     return not directory or path == directory or path.startswith(directory + b"/")
 
 
@@ -76,7 +76,7 @@ def tree_of(path: bytes, trees: Container[bytes]) -> bytes | None:
 
 
 def overlap(some: Collection[bytes], others: Collection[bytes]) -> bool:
-    """Whether a path of one set lies in one of the other, or is one; everything lies in the root `b""`."""
+    """True if a path of one set lies in one of the other, or is one; everything lies in the root `b""`."""
 
     def lie_in(paths: Collection[bytes], trees: Collection[bytes]) -> bool:
         return b"" in trees or any(tree_of(path, trees) is not None for path in paths)

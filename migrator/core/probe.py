@@ -27,7 +27,7 @@ PROBE_LOCK = "probes"
 
 
 def is_probe(path: bytes) -> bool:
-    """Whether a path below the root is a file of the probes, which holds no user's data."""
+    """True if a path below the root is a file of the probes, which holds no user's data."""
     return _PROBE_PATH.fullmatch(path) is not None
 
 
@@ -105,7 +105,7 @@ class Reading(Struct, frozen=True, kw_only=True):
     at_s: float
 
     def passes(self, limit_s: float | None) -> bool:
-        """Whether the latency is above the limit; False without a limit."""
+        """True if the latency is above the limit; False without a limit."""
         return limit_s is not None and self.latency_s > limit_s
 
 

@@ -54,7 +54,7 @@ class Factor(Struct, frozen=True, kw_only=True):
 
     @property
     def beyond_noise(self) -> bool | None:
-        """Whether the interval excludes 1 (no difference)."""
+        """True if the interval excludes 1 (no difference)."""
         if self.low is None or self.high is None:
             return None
         return self.low > 1 or self.high < 1

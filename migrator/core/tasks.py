@@ -251,7 +251,7 @@ class WorkPool(Generic[Wide, Narrow]):
 
     @property
     def stopped(self) -> bool:
-        """Whether the work should end early; long tasks poll it."""
+        """True if the work should end early; long tasks poll it."""
         return self._stopped
 
     @property

@@ -74,7 +74,7 @@ _FURTHEST_S = 8 * DAY_S
 
 
 def holds(window: Window, day: int, minute: int) -> bool:
-    """Whether a window is open on a weekday at a minute of the day."""
+    """True if a window is open on a weekday at a minute of the day."""
     if window.start_minute < window.end_minute:
         return day in window.days and window.start_minute <= minute < window.end_minute
     # The window ends on the next day.

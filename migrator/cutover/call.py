@@ -165,7 +165,7 @@ class CutoverSession(Struct, frozen=True, kw_only=True):
         return "open files on the target cannot be listed" if unseen is None else "; ".join(unseen)
 
     def lacks_backup(self, tree: bytes, batch: int) -> bool:
-        """Whether the site requires a backup of the target, and none of this tree is recorded that began after the last
+        """True if the site requires a backup of the target, and none of this tree is recorded that began after the last
         pass before the final one.
         """
         passes = self.ledger.passes.of_batch(self.plan.name, batch)

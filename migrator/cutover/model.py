@@ -299,15 +299,15 @@ class CutoverRecord(Operation[CutoverState, CutoverNotes], frozen=True, kw_only=
         return self.state in UNDER_WAY_STATES
 
     def has_begun(self) -> bool:
-        """Whether the user was frozen, and does not work on the source again."""
+        """True if the user was frozen, and does not work on the source again."""
         return self.state not in ENDED_STATES and self.state is not CutoverState.PLANNED
 
     def is_settled(self) -> bool:
-        """Whether the user works on the target."""
+        """True if the user works on the target."""
         return self.state in SETTLED_STATES
 
     def is_purged(self) -> bool:
-        """Whether the source is freed."""
+        """True if the source is freed."""
         return self.state is CutoverState.PURGED
 
     def settled_at_s(self) -> float | None:

@@ -111,7 +111,7 @@ class BackupRecords(Records):
         self._put(TargetBackupRow, [{"tree": tree, "at_s": at_s, "note": note} for tree in sorted(trees)])
 
     def lack(self, tree: bytes, *, since_s: float | None) -> bool:
-        """Whether no backup of a tree began since then; with None, none counts."""
+        """True if no backup of a tree began since then; with None, none counts."""
         newest_s: float | None = self._value(select(func.max(TargetBackupRow.at_s)).where(TargetBackupRow.tree == tree))
         return newest_s is None or since_s is None or newest_s < since_s
 

@@ -259,7 +259,7 @@ def begin_rollback(record: model.CutoverRecord, snapshot: TreeSnapshot) -> model
 
 
 def turned_back(state: model.CutoverState) -> bool:
-    """Whether a user in this state moves back to the source, or is back there."""
+    """True if a user in this state moves back to the source, or is back there."""
     return state in model.ROLLBACK_STATES or state in (
         model.CutoverState.REVERTING,
         model.CutoverState.REVERTED,

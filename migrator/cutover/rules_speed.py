@@ -211,7 +211,7 @@ def _counted(measurements: Sequence[TreeMeasurement], side: Side, test: TreeTest
 
 
 def _trees_differ(measurements: Sequence[TreeMeasurement]) -> bool:
-    """Whether `ls` writes a different number of lines for the tree before and after; False if that is not known."""
+    """True if `ls` writes a different number of lines for the tree before and after; False if that is not known."""
     before, after = (
         [one.amount for one in _counted(measurements, side, TreeTest.LIST) if one.complete]
         for side in (Side.SOURCE, Side.TARGET)

@@ -122,7 +122,7 @@ def as_before(seen: Entry, top: FrozenTop) -> Entry:
 
 
 def is_closed(now: Entry, *, uid: int, gid: int) -> bool:
-    """Whether only the user that runs this program can enter the top on the target."""
+    """True if only the user that runs this program can enter the top on the target."""
     acls = {ACL_ACCESS, ACL_DEFAULT} & now.xattrs.keys()
     return not acls and (now.type, now.uid, now.gid, now.mode) == (EntryType.DIRECTORY, uid, gid, CLOSED_MODE)
 

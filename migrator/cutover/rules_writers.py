@@ -80,7 +80,7 @@ def search_gaps(writers: Writers, *, vouched: bool) -> tuple[str, ...]:
 
 
 def can_write(found: OpenFile) -> bool:
-    """Whether an open file allows changes to a tree with a closed top. A process can open and create files from a
+    """True if an open file allows changes to a tree with a closed top. A process can open and create files from a
     working directory without passing the top. A file without a name belongs to no tree any more.
     """
     return not found.unlinked and (found.writable or found.kind is OpenKind.WORKING_DIRECTORY)
@@ -100,7 +100,7 @@ _HOW = {OpenKind.WORKING_DIRECTORY: "a working directory", OpenKind.LOOP_DEVICE:
 
 
 def has_clients_elsewhere(filesystem: str) -> bool:
-    """Whether other machines may have the file system mounted, and cache what they saw of it. `filesystem` is the type
+    """True if other machines may have the file system mounted, and cache what they saw of it. `filesystem` is the type
     in mountinfo.
     """
     return filesystem not in LOCAL_FILESYSTEMS

@@ -81,7 +81,7 @@ async def _way_back(ports: DoctorPorts, target: MountIdentity | None) -> list[Fi
 
 
 def _reaping(ports: DoctorPorts, source: SourceExamined) -> list[Finding]:
-    """Whether the source keeps access times, if a rule of [reap] uses them; no finding if the source did not answer."""
+    """Check that the source keeps access times, if a rule of [reap] uses them; no finding if the source did not answer."""
     needed = source.identity is not None and ports.site.reap.policy.needs_atime
     mount = mount_of(ports.mounts, real_path(ports.source.root)) if needed else None
     options = None if source.state is None else dict(source.state.options)

@@ -155,7 +155,7 @@ _SAID_LINES = 3
 async def examine_slurm(
     processes: Processes, find_program: Callable[[str], str | None], section: SlurmSection
 ) -> list[Finding]:
-    """Whether its programs are installed, a controller answers, and there are enough nodes."""
+    """Check that its programs are installed, a controller answers, and there are enough nodes."""
     found = {name: find_program(name) for name in _PROGRAMS}
     if missing := [name for name, path in found.items() if path is None]:
         message = f"[transfer] movers is `slurm`, and not found here: {', '.join(missing)}"

@@ -53,7 +53,7 @@ def _engine(ports: DoctorPorts) -> list[Finding]:
 
 
 async def _journal(ports: DoctorPorts) -> list[Finding]:
-    """Whether the ledger is the newest one, by the journal on the target."""
+    """Check that the ledger is the newest one, by the journal on the target."""
     if ports.require_newest is None or ports.ledger is None:
         return []
     try:

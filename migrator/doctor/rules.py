@@ -41,7 +41,7 @@ _EACH_SYNCED = ok(
 def check_mount(
     where: str, kind: str, recorded: MountIdentity | None, current: MountIdentity | None, error: str = ""
 ) -> Finding:
-    """Whether the mounted file system is the one that `init` recorded. `current` is None if reading failed with
+    """Check that the mounted file system is the one that `init` recorded. `current` is None if reading failed with
     `error`.
     """
     check, side = f"{where} mount", f"the {where}"
@@ -65,7 +65,7 @@ def check_mount(
 
 
 def check_health(health: SourceHealth | None, error: str = "") -> list[Finding]:
-    """Whether the source is complete. `health` is None if reading failed with `error`."""
+    """Check that the source is complete. `health` is None if reading failed with `error`."""
     check = "source health"
     if health is None:
         return [failure(check, f"unknown: {error}", "check the volume: `gluster volume status`")]
@@ -120,7 +120,7 @@ def check_answer(check: str, answer: FileSystemReport | None, error: str = "", h
 
 
 def check_lookups(state: VolumeState, *, moved: bool) -> list[Finding]:
-    """Whether clients find every file by its name. `moved`: the ledger has a drain of the volume or an addition of
+    """Check that clients find every file by its name. `moved`: the ledger has a drain of the volume or an addition of
     bricks. Manual drains and rebalances are only known while their task is listed.
     """
     on = is_on(dict(state.options), LOOKUP_OPTION, default=True)
@@ -138,7 +138,7 @@ def check_lookups(state: VolumeState, *, moved: bool) -> list[Finding]:
 
 
 def check_strange_files(found: Sequence[StrangeFiles]) -> list[Finding]:
-    """Whether files on the bricks were created outside Gluster, by the newest scan of the bricks."""
+    """Check that no files on the bricks were created outside Gluster, by the newest scan of the bricks."""
     return [
         warning(
             "files without a gfid",
@@ -150,7 +150,7 @@ def check_strange_files(found: Sequence[StrangeFiles]) -> list[Finding]:
 
 
 def check_source_acls(*, shown: bool | None) -> Finding:
-    """Whether the mount shows ACLs; None if unknown."""
+    """Check that the mount shows ACLs; None: unknown."""
     if shown:
         return ok("source ACLs", "the mount shows ACLs")
     return warning(
@@ -269,7 +269,7 @@ def check_user_map(users: Mapping[bytes, str], trees: Collection[bytes], unknown
 
 
 def check_globs(matches: Iterable[tuple[str, int]], problem: str, fix: str, trees: int) -> list[Finding]:
-    """Whether every glob of [users] trees matches a directory, and the matches are valid user trees. Otherwise
+    """Check that every glob of [users] trees matches a directory, and the matches are valid user trees. Otherwise
     `problem` and `fix` describe the failure; they are empty if there is none. `trees` is the number of user trees.
     """
     check = "user trees"
@@ -290,7 +290,7 @@ def check_globs(matches: Iterable[tuple[str, int]], problem: str, fix: str, tree
 
 
 def check_catalog_trees(catalog: str, scanned: Collection[bytes], now: Collection[bytes]) -> Finding | None:
-    """Whether the latest catalog, from which plans are made, has the user trees that [users] gives now."""
+    """Check that the latest catalog, from which plans are made, has the user trees that [users] gives now."""
     lacking, gone = sorted(set(now) - set(scanned)), sorted(set(scanned) - set(now))
     if not lacking and not gone:
         return None

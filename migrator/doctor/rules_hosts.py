@@ -183,7 +183,7 @@ def _check(name: str) -> str:
 
 
 def check_slurm_nodes(listed: str, wanted: int) -> Finding:
-    """Whether there are as many nodes as [slurm] nodes requires. `listed` is the output of `sinfo --Node
+    """Check that there are as many nodes as [slurm] nodes requires. `listed` is the output of `sinfo --Node
     --format=%N|%t`.
     """
     states = dict(line.strip().split("|", 1) for line in listed.split("\n") if "|" in line)

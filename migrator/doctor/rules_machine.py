@@ -34,7 +34,7 @@ def check_state_directory(
     free_bytes: int | None,
     roots: Iterable[tuple[str, bytes]],
 ) -> list[Finding]:
-    """Whether the state directory is on a local disk with room, and outside both file systems (`roots`, by side)."""
+    """Check that the state directory is on a local disk with room, and outside both file systems (`roots`, by side)."""
     check, fix = "state directory", "set [site] state_dir to a directory on a local disk, and move its content there"
     shown = show(directory)
     if problem := misplaced([("state_dir", directory)], roots):
@@ -53,7 +53,7 @@ def check_state_directory(
 
 
 def check_clock(now_s: float, last_event_s: float | None) -> Finding:
-    """Whether the clock is set, and has not gone backwards."""
+    """Check that the clock is set, and has not gone backwards."""
     if now_s < _CLOCK_LEAST_S:
         return failure(
             "clock", "this machine's clock is not synchronized", "synchronize it: `timedatectl set-ntp true`"
@@ -78,7 +78,7 @@ def rsync_problem(program: str | None, output: bytes | None) -> str | None:
 
 
 def check_rsync(program: str | None, output: bytes | None, *, engine: str) -> Finding:
-    """Whether the rsync of this machine is suitable, if the configured engine needs one; see `rsync_problem`."""
+    """Check that the rsync of this machine is suitable, if the configured engine needs one; see `rsync_problem`."""
     problem = rsync_problem(program, output)
     if not needs_rsync(engine):
         return ok("rsync", f"{problem or _version_of(output)}; engine `{engine}` needs none")
@@ -88,7 +88,7 @@ def check_rsync(program: str | None, output: bytes | None, *, engine: str) -> Fi
 
 
 def check_syncing(filesystem: str, output: bytes | None) -> list[Finding]:
-    """Whether rsync cannot sync its copies on a target of this type."""
+    """Check that rsync can sync its copies on a target of this type."""
     features = None if output is None else parse_features(output)
     problem = None if features is None else features.syncing_problem(filesystem)
     return [warning("rsync", problem, _install_rsync(FSYNC_VERSION))] if problem else []
@@ -104,7 +104,7 @@ def _version_of(output: bytes | None) -> str:
 
 
 def check_gluster(command: str, program: str | None) -> Finding:
-    """Whether the command that queries the volume is installed."""
+    """Check that the command that queries the volume is installed."""
     if program is None:
         return failure(
             "gluster",
@@ -115,13 +115,13 @@ def check_gluster(command: str, program: str | None) -> Finding:
 
 
 def is_older(release: str, least: tuple[int, int]) -> bool:
-    """Whether a release of Linux is older than this version; False for one that names no version."""
+    """True if a release of Linux is older than this version; False for one that names no version."""
     found = re.match(r"(\d+)\.(\d+)", release)
     return found is not None and (int(found[1]), int(found[2])) < least
 
 
 def check_kernel(release: str) -> Finding:
-    """Whether this machine can start and end programs as `hosts/process.py` does."""
+    """Check that this machine can start and end programs as `hosts/process.py` does."""
     if is_older(release, _KERNEL_HERE):
         message = f"Linux {release} is older than {dotted(_KERNEL_HERE)}, so no program can be started"
         return failure("kernel", message, "run migrator on a machine with a newer kernel; hosts may have older ones")
@@ -129,7 +129,7 @@ def check_kernel(release: str) -> Finding:
 
 
 def check_user(euid: int) -> Finding:
-    """Whether the user is root: others cannot copy all metadata."""
+    """Check that the user is root: others cannot copy all metadata."""
     if euid == 0:
         return ok("user", "root")
     return warning(

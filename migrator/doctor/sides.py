@@ -128,7 +128,7 @@ async def _room(ports: DoctorPorts) -> Capacity | None:
 
 
 def _bricks_moved(ledger: "BrickLedger | None", state: VolumeState) -> bool:
-    """Whether a drain or an addition changed the layout of the volume's directories."""
+    """True if a drain or an addition changed the layout of the volume's directories."""
     if ledger is None:
         return False
     drained = (one.volume_id for one in ledger.drains.all() if one.state not in UNTOUCHED_STATES)
@@ -170,7 +170,7 @@ async def _user_trees(ports: DoctorPorts) -> list[Finding]:
 
 
 def _user_map(file: Path, trees: Collection[bytes]) -> list[Finding]:
-    """Whether the map can be read, and its rows have an effect."""
+    """Check that the map can be read, and its rows have an effect."""
     try:
         with UsageError.of_files(f"{file} cannot be read", hint="correct [users] map in site.toml"):
             users = parse_user_map(file.read_bytes())

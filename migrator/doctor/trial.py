@@ -58,7 +58,7 @@ class Trial(Struct, frozen=True, kw_only=True):
     euid: int
 
     async def check(self) -> Finding:
-        """Whether a run can write. All is made in a directory of its own in the target's root, and removed afterwards."""
+        """Check that a run can write. All is made in a directory of its own in the target's root, and removed afterwards."""
         place = TEMPORARY_PREFIX + b"trial-" + secrets.token_hex(8).encode()
         problems = []
         for work in (partial(self._write, place), partial(self._remove, place)):

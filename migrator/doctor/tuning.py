@@ -44,7 +44,7 @@ class Advice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     dangerous: bool = False
 
     def concerns(self, fact: TuningSetting) -> bool:
-        """Whether the value of a fact is a finding."""
+        """True if the value of a fact is a finding."""
         if fact.value is None or fact.key != self.key or (self.on and fact.role not in self.on):
             return False
         size = _SIZE.fullmatch(fact.value)

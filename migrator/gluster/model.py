@@ -197,7 +197,7 @@ class TaskProgress(Struct, frozen=True, kw_only=True):
 
     @property
     def moving(self) -> bool:
-        """Whether any host moves files."""
+        """True if any host moves files."""
         return any(one.status in MOVING for one in self.counters)
 
     @property
@@ -260,7 +260,7 @@ class BrickDirectory(Struct, frozen=True, kw_only=True):
 
     @property
     def shut(self) -> bool:
-        """Whether it belongs to root with mode 0000."""
+        """True if it belongs to root with mode 0000."""
         return (self.uid, self.gid, self.mode) == SHUT
 
     @property

@@ -334,7 +334,7 @@ def brick_rules(state: VolumeState) -> BrickRules:
 
 
 def is_on(options: Mapping[str, str], name: str, *, default: bool) -> bool | None:
-    """Whether a switch is on; None if its value is not that of a switch."""
+    """True if a switch is on; None if its value is not that of a switch."""
     value = options.get(name)
     if value is None:
         return default
@@ -366,7 +366,7 @@ def _is_harmless(name: str) -> bool:
 
 
 def _applies(known: KnownFault, state: VolumeState) -> bool:
-    """Whether a volume of this layout and with these options has it. An unknown value of the option counts as both."""
+    """True if a volume of this layout and with these options has it. An unknown value of the option counts as both."""
     on = is_on(dict(state.options), LOOKUP_OPTION, default=True)
     if known.lookup_optimize is not None and on is not None and on is not known.lookup_optimize:
         return False
@@ -492,7 +492,7 @@ _FEW_SHARE = 0.001
 
 
 def are_few(failures: int, *, moved_files: int) -> bool:
-    """Whether so few moves failed that a failing disk or a full file system is unlikely. A file that a user renames or
+    """True if so few moves failed that a failing disk or a full file system is unlikely. A file that a user renames or
     deletes between Gluster's listing and its move also fails (seen on GlusterFS 10.3: `Migrate file failed: ...
     lookup failed`).
     """

@@ -65,7 +65,7 @@ _READ_BYTES = 65536
 
 
 def connections(root: bytes) -> dict[str, bool]:
-    """Whether the mount's client is connected to each brick, by brick name. Raises OSError if the mount does not report
+    """By brick name, True if the mount's client is connected to it. Raises OSError if the mount does not report
     it.
     """
     found: dict[str, bool] = {}
@@ -229,7 +229,7 @@ class GlusterShell:
 
 
 def _is_over(printed: bytes) -> bool:
-    """Whether the output is a complete document, or no document at all: waiting longer is useless."""
+    """True if the output is a complete document, or no document at all: waiting longer is useless."""
     text = printed.strip()
     return text.endswith(_END) or not (text.startswith(_BEGIN) or _BEGIN.startswith(text))
 

@@ -93,7 +93,7 @@ def parse_quotas(answer: ET.Element) -> tuple[tuple[bytes, int], ...]:
 
 
 def is_quota_disabled(error: GlusterFailed) -> bool:
-    """Whether `quota list` failed only because quotas are off."""
+    """True if `quota list` failed only because quotas are off."""
     return _QUOTA_DISABLED in error.message
 
 
@@ -249,7 +249,7 @@ def parse_task_id(answer: ET.Element) -> str:
 
 
 def is_not_started(error: GlusterFailed) -> bool:
-    """Whether a command failed because there is no such task: it was committed or stopped, or never started."""
+    """True if a command failed because there is no such task: it was committed or stopped, or never started."""
     return _NOT_STARTED_SIGN.search(error.message) is not None
 
 

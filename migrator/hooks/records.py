@@ -39,7 +39,7 @@ class HookRecords(Records):
         return self._newest(*_same(step, subject))
 
     def may_have_worked(self, step: HookStep, subject: str, stage: HookStage) -> bool:
-        """Whether a hook of this stage was called for such a step, and did not skip or refuse it by its exit code."""
+        """True if a hook of this stage was called for such a step, and did not skip or refuse it by its exit code."""
         said_no = _calls.outcome.in_((HookOutcome.SKIP, HookOutcome.REFUSE))
         by_itself = _calls.exit_code.is_(None) | (_calls.exit_code >= 0)
         worked = _calls.outcome.is_(None) | ~(said_no & by_itself)

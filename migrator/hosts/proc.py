@@ -26,7 +26,7 @@ def identity_of(pid: int) -> ProcessIdentity | None:
 
 
 def lives(identity: ProcessIdentity) -> bool:
-    """Whether this process is still alive."""
+    """True if this process is still alive."""
     if identity.boot_id != boot_id():
         return False
     stat = far_procfs.process_stat(identity.pid)

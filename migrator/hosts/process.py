@@ -172,7 +172,7 @@ class Child:
         return -signal.SIGKILL if code is None else code
 
     def reap(self) -> bool:
-        """Whether it has ended; an ended process is reaped."""
+        """True if it has ended; an ended process is reaped."""
         if not self._program.reap():
             return False
         _set(self.end_seen)

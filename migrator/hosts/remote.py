@@ -112,7 +112,7 @@ class RemoteProcesses(CollectingProcesses):
         on_start: OnStart,
         takers: tuple[OnOutput, OnOutput],
     ) -> bool:
-        """Whether the program timed out."""
+        """True if the program timed out."""
         on_start(await stream.started)
         tasks: list[asyncio.Task[None]] = [
             asyncio.create_task(self._follow(connection, stream, kind, take))

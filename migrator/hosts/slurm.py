@@ -68,7 +68,7 @@ class SlurmJob(Struct, frozen=True, kw_only=True):
 
     @property
     def active(self) -> bool:
-        """Whether processes may run in it, now or later."""
+        """True if processes may run in it, now or later."""
         return self.state in (JobState.PENDING, JobState.RUNNING)
 
 
@@ -395,7 +395,7 @@ class SlurmHosts:
         return mover
 
     async def _is_connected(self, mover: _Mover) -> bool:
-        """Whether the connection is open; records its loss."""
+        """True if the connection is open; records its loss."""
         if mover.host is None or mover.opening is not None:
             return False
         try:
@@ -556,7 +556,7 @@ def _myself() -> str:
 
 
 def _owner_lives(comment: str) -> bool:
-    """Whether the program that requested a job is still alive. A program on another machine counts as dead: the lock of
+    """True if the program that requested a job is still alive. A program on another machine counts as dead: the lock of
     the site's directory admits one run at a time.
     """
     fields = comment.split(":")

@@ -79,7 +79,7 @@ def damaged(message: str) -> LedgerCorrupt:
 
 
 def _is_full(file: Path) -> bool:
-    """Whether too little room is left for one transaction; SQLite then reports an I/O error."""
+    """True if too little room is left for one transaction; SQLite then reports an I/O error."""
     try:
         room = os.statvfs(file.parent)
     except OSError:
@@ -88,7 +88,7 @@ def _is_full(file: Path) -> bool:
 
 
 def _is_without_log(file: Path) -> bool:
-    """Whether no transaction is only in the write-ahead log."""
+    """True if no transaction is only in the write-ahead log."""
     try:
         return os.stat(f"{file}-wal").st_size == 0
     except FileNotFoundError:

@@ -46,7 +46,7 @@ Holders = Callable[[], Sequence[Holder]]
 
 
 def is_at_work(run: RunRecord, holders: Iterable[Holder]) -> bool:
-    """Whether the process of a recorded call lives and has not recorded its end. Another process can hold the lock of a
+    """True if the process of a recorded call lives and has not recorded its end. Another process can hold the lock of a
     call too: the one that cleans up after it.
     """
     call = of_call(run.directory)

@@ -193,7 +193,7 @@ class Procedure(ABC, Generic[Record, Snapshot]):
             raise error
 
     def repeats_snapshot(self, record: Record, halt: Halt, snapshot: Snapshot, *, tries: int, waited_s: float) -> bool:
-        """Whether to take another snapshot before a halt counts; `tries` were repeated since the last step."""
+        """True to take another snapshot before a halt counts; `tries` were repeated since the last step."""
         del record, snapshot, waited_s
         return halt.look_again and tries < SNAPSHOT_RETRIES
 

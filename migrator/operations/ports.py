@@ -20,17 +20,17 @@ class TreeMove(Protocol):
     @property
     def state(self) -> StrEnum: ...
     def has_begun(self) -> bool:
-        """Whether the user was frozen, and does not work on the source again."""
+        """True if the user was frozen, and does not work on the source again."""
 
     @property
     def under_way(self) -> bool:
-        """Whether the user may be frozen."""
+        """True if the user may be frozen."""
 
     def is_settled(self) -> bool:
-        """Whether the user works on the target."""
+        """True if the user works on the target."""
 
     def is_purged(self) -> bool:
-        """Whether the source is freed."""
+        """True if the source is freed."""
 
     @property
     def let_in_s(self) -> float | None:

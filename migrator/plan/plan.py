@@ -70,7 +70,7 @@ def choose_catalog(wanted: str | None, ledger: "PlanLedger") -> str:
 
 
 def needs_scan(ledger: "PlanLedger", selected_by: Sequence[str], *, now_s: float) -> bool:
-    """Whether there is no catalog of the whole source to plan from, or only one that is too old, or whose user trees were
+    """True if there is no catalog of the whole source to plan from, or only one that is too old, or whose user trees were
     chosen by other settings of [users] than `selected_by`.
     """
     latest = ledger.scans.latest()

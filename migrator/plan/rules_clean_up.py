@@ -72,5 +72,5 @@ def _offers(usage: TreeUsage, rest: TreeUsage, reaped: ReapedTree | None) -> Ite
 
 
 def _is_old(max_age_s: int | None) -> bool:
-    """Whether a bucket of ages has only files that were not changed for a year."""
+    """True if a bucket of ages has only files that were not changed for a year."""
     return max_age_s is None or max_age_s > YEAR_S

@@ -58,7 +58,7 @@ def still_needed(by_tree: Mapping[bytes, Need], arrived: Mapping[bytes, Need]) -
 
 
 def inodes_known(capacity: Capacity, inodes_free: int | None) -> bool:
-    """Whether the file system reports free inodes, or `[target] inodes_free` is set."""
+    """True if the file system reports free inodes, or `[target] inodes_free` is set."""
     return capacity.free_inodes is not None or inodes_free is not None
 
 

@@ -29,7 +29,7 @@ class SymlinkRow(Struct, frozen=True, kw_only=True):
 
 
 def judge_symlink(row: SymlinkRow, trees: Collection[bytes], source_root: bytes) -> SurpriseKind | None:
-    """Whether a symlink changes its meaning when its tree moves.
+    """The surprise if a symlink changes its meaning when its tree moves.
 
     An absolute symlink into the source mount keeps pointing to the old place. A relative one that leaves its tree (into
     another tree, outside every tree, or out of the source) depends on the files beside the tree on the target.

@@ -186,7 +186,7 @@ def limits_document(seen: "LimitReadings") -> document.Document:
 
 
 def describe_plan_state(result: "PlanResult") -> str:
-    """Whether verbs use the plan, and its differences from the plan that is or was active."""
+    """The state of the plan (active or not), and its differences from the plan that is or was active."""
     name, difference = result.plan.name, result.difference
     if result.active:
         words = f"{name} is the active plan: all verbs work by it."

@@ -101,7 +101,7 @@ class TreeChecks:
         return writing_problems(found, vouched=self.call.request.vouched)
 
     def _scan_whole(self, record: CutoverRecord) -> bool | None:
-        """Whether the scan of the final pass was whole."""
+        """True if the scan of the final pass was whole."""
         ledger, pass_id = self.call.ports.ledger, record.notes.final_pass_id
         if pass_id is None:
             return None

@@ -38,7 +38,7 @@ class MountedPlaces:
         self._root.close()
 
     def stands(self, path: bytes) -> bool:
-        """Whether the path exists. Raises OSError (ESTALE) if the root itself was removed."""
+        """True if the path exists. Raises OSError (ESTALE) if the root itself was removed."""
         try:
             with self._root.parent(path) as (fd, name):
                 os.stat(name, dir_fd=fd, follow_symlinks=False)
@@ -156,7 +156,7 @@ class MountedPlaces:
 
 
 def _is(facts: os.stat_result, expected: Entry) -> bool:
-    """Whether the file is the one that was read. The link count may differ, because it changes with the file's other
+    """True if the file is the one that was read. The link count may differ, because it changes with the file's other
     names.
     """
     state = FileState(

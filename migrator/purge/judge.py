@@ -133,7 +133,7 @@ class PathJudge:
         self._above: OrderedDict[bytes, int] = OrderedDict()
 
     def may_go(self, entry: Entry, path: bytes, proof: model.Proof | None, found: TreeFindings) -> bool:
-        """Whether a path may be removed. Counts it, or records why it stays. `entry` has its current path, `path` is
+        """True if a path may be removed. Counts it, or records why it stays. `entry` has its current path, `path` is
         the one by which the user knew it.
         """
         if proof is None and (released := self._released(entry, path)) is not None:
@@ -171,7 +171,7 @@ class PathJudge:
             found.gone_bytes += proof.size_bytes // names if proof.type is EntryType.FILE else 0
 
     def _released(self, entry: Entry, path: bytes) -> bool | None:
-        """Whether a path that the plan skips, unchanged since its reap list, was released by name; None for any other
+        """True if a path that the plan skips, unchanged since its reap list, was released by name; None for any other
         path.
         """
         row = self._proofs.skipped(path) if entry.type is EntryType.FILE else None
@@ -180,7 +180,7 @@ class PathJudge:
         return self._releases.has(self._placed.tree, path)
 
     def _on_source(self, entry: Entry, proof: model.Proof | None) -> PathVerdict:
-        """Whether the source's path is as verified; reads its content if necessary."""
+        """Compare the source's path with its proof; reads its content if necessary."""
         verdict = judge_source(entry, proof, top=entry.path == self._placed.at, closed_uid=os.geteuid())
         if verdict.judgement is model.Judgement.OPEN or proof is None or entry.type is not EntryType.FILE:
             return verdict

@@ -70,7 +70,7 @@ class TreeLocation(Struct, frozen=True, kw_only=True):
 
     @property
     def moved(self) -> bool:
-        """Whether the tree is in its place of the purge."""
+        """True if the tree is in its place of the purge."""
         return self.at != self.tree
 
     def known_as(self, path: bytes) -> bytes:

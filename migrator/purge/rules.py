@@ -78,7 +78,7 @@ def plan_checksum(site_id: str, source: str, target: str, items: Sequence[PurgeI
 
 
 def counts_as_proof(found: VerificationRecord, *, newer_than: int | None) -> bool:
-    """Whether a verification proves what a rollback carried back before it was given up.
+    """True if a verification proves what a rollback carried back before it was given up.
 
     It must be newer than `newer_than` (the last one before that rollback), be whole, and have read all content. Paths
     that it found to differ are not in its manifest, so they stay unproven: they may be newer work of the user. The
@@ -325,7 +325,7 @@ and times are coarse.
 
 
 def judge_source(entry: Entry, proof: model.Proof | None, *, top: bool = False, closed_uid: int) -> PathVerdict:
-    """Whether a path of the source is as verified. `read`: yes, if its content has the digest of the proof. Its ctime
+    """Compare a path of the source with its proof. `read`: it is as verified, if its content has the digest of the proof. Its ctime
     or inode then differ, because a name of it in another tree was removed or a brick was drained.
 
     The times of a directory do not count. The `top` of a tree is frozen, and `closed_uid` owns directories that a cutover

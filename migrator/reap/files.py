@@ -246,7 +246,7 @@ class OpenMember:
 
     @property
     def is_held(self) -> bool:
-        """Whether the content is in memory and complete: `finish` then returns a digest."""
+        """True if the content is in memory and complete: `finish` then returns a digest."""
         return self._held is not None
 
     def hold(self) -> LeftOut | None:

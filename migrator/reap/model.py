@@ -299,7 +299,7 @@ def archive_directory(tree: bytes, name_seed: int) -> bytes:
 
 
 def is_archive_path(tree: bytes, path: bytes, name_seed: int) -> bool:
-    """Whether a path of the target is a tree's archive directory, or in it, and so not from the source."""
+    """True if a path of the target is a tree's archive directory, or in it, and so not from the source."""
     return is_beneath(path, archive_directory(tree, name_seed))
 
 
@@ -320,16 +320,16 @@ def number_of(name: bytes) -> int | None:
 
 
 def is_partial(name: bytes) -> bool:
-    """Whether the name is that of a file in progress."""
+    """True if the name is that of a file in progress."""
     found = _NAME.fullmatch(name)
     return bool(found and found[2])
 
 
 def is_listed(row: ReapRow, entry: Entry) -> bool:
-    """Whether a path has the attributes of its row in the reap list."""
+    """True if a path has the attributes of its row in the reap list."""
     return FileState.of(row) == FileState.of(entry)
 
 
 def same_file(member: ArchivedMember, entry: Entry) -> bool:
-    """Whether the source still has the archived file: every change of content or attributes changes ctime."""
+    """True if the source still has the archived file: every change of content or attributes changes ctime."""
     return member.entry.type is entry.type and FileState.of(member.entry) == FileState.of(entry)

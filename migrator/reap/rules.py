@@ -42,7 +42,7 @@ class GlobMatcher:
         self._pattern = re.compile(globs_pattern(globs)) if globs else None
 
     def matches(self, path: bytes) -> bool:
-        """Whether any of them matches a path, which is relative to the top of its tree."""
+        """True if any of them matches a path, which is relative to the top of its tree."""
         return self._pattern is not None and self._pattern.match(path.hex().upper()) is not None
 
 
@@ -121,7 +121,7 @@ def _rule_of(policy: ReapPolicy, tree: UserTree) -> ReapRule:
 
 
 def reaps(rules: Iterable[model.TreeRule]) -> bool:
-    """Whether any rule archives or skips files, instead of only reporting them."""
+    """True if any rule archives or skips files, instead of only reporting them."""
     return any(one.rule.action is not ReapAction.LIST for one in rules)
 
 
@@ -211,7 +211,7 @@ class Releases:
         self._globs = {tree: GlobMatcher(found) for tree, found in globs.items()}
 
     def has(self, tree: bytes, path: bytes) -> bool:
-        """Whether a path of a tree (relative to the source's root, as everywhere) was released."""
+        """True if a path of a tree (relative to the source's root, as everywhere) was released."""
         below = path[len(tree) + 1 :]
         if any(is_beneath(below, pattern) for pattern in self._paths.get(tree, ())):
             return True

@@ -110,12 +110,12 @@ def set_log(
 
 
 def may_be_live() -> bool:
-    """Whether progress may be drawn over itself: only for messages of the usual level, as text."""
+    """True if progress may be drawn over itself: only for messages of the usual level, as text."""
     return MESSAGES.level == logging.INFO and isinstance(_output.formatter, Text)
 
 
 def _is_journal(stream: TextIO | None, journal: str) -> bool:
-    """Whether journald reads the stream: JOURNAL_STREAM holds its device and inode."""
+    """True if journald reads the stream: JOURNAL_STREAM holds its device and inode."""
     try:
         found = os.fstat(stream.fileno()) if stream is not None else None
     except (OSError, ValueError):

@@ -142,7 +142,7 @@ def _moved(snapshot: progress.DrainProgress) -> str:
 
 
 def is_printed_at_end(event: Event) -> bool:
-    """Whether the command ends with this event: its message or its result then includes the event, so it is not
+    """True if the command ends with this event: its message or its result then includes the event, so it is not
     printed twice.
     """
     refused = event.kind is EventKind.GUARD_REFUSED and event.severity is Severity.ERROR

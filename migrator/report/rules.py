@@ -187,7 +187,7 @@ def add_up(
 
 
 def left_to_people(trees: Sequence[model.TreeStatus]) -> bool:
-    """Whether only files that failed at every attempt are left. There is no estimate for these: an operator must
+    """True if only files that failed at every attempt are left. There is no estimate for these: an operator must
     act.
     """
     left = [tree for tree in trees if tree.tally.left_files > 0 or tree.tally.left_bytes > 0]
@@ -342,6 +342,6 @@ def expected_purges(status: model.MigrationStatus, plan: Plan | None) -> Mapping
 
 
 def is_purged(status: model.MigrationStatus, batch: model.BatchStatus) -> bool:
-    """Whether the source of every user of a batch is purged."""
+    """True if the source of every user of a batch is purged."""
     own = moves_of(status, batch)
     return len(own) >= len(batch.users) > 0 and all(one.state is CutoverState.PURGED for one in own)

@@ -58,7 +58,7 @@ def milestones(
 
 
 def is_copied(overall: model.ProgressCounts, trees: Sequence[model.TreeStatus]) -> bool:
-    """Whether nothing is left to copy, or only files that an operator has to look at."""
+    """True if nothing is left to copy, or only files that an operator has to look at."""
     return (overall.left_files <= 0 and overall.left_bytes <= 0) or left_to_people(trees)
 
 

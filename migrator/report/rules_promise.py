@@ -35,7 +35,7 @@ def baselines(kept: Sequence[model.KeptReport]) -> list[model.KeptReport]:
 
 
 def is_due(kept: Sequence[model.KeptReport], *, now_s: float) -> bool:
-    """Whether none was kept on this day."""
+    """True if none was kept on this day."""
     return all(abs(now_s - one.at_s) >= _SAME_DAY_S for one in kept)
 
 

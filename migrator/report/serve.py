@@ -349,7 +349,7 @@ class Server(ThreadingHTTPServer):
         _log.error("a request could not be answered: %s", type(sys.exception()).__name__)
 
     def is_ours(self, hosts: Sequence[str]) -> bool:
-        """Whether `Host` names this server. A foreign page whose name resolves to this server (DNS rebinding) sends its
+        """True if `Host` names this server. A foreign page whose name resolves to this server (DNS rebinding) sends its
         own name. Any numeric address is accepted, except that a local server accepts only loopback addresses.
         """
         if len(hosts) != 1:
@@ -365,7 +365,7 @@ class Server(ThreadingHTTPServer):
         return hmac.compare_digest(given.encode(), self._token)
 
     def may_read(self, authorization: str, cookies: str) -> bool:
-        """Whether these headers contain the token, or the cookie that replaces it."""
+        """True if these headers contain the token, or the cookie that replaces it."""
         scheme, _, given = authorization.partition(" ")
         if scheme.lower() == "bearer" and self.is_token(given.strip()):
             return True

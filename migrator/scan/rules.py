@@ -42,7 +42,7 @@ class TreePattern(Struct, frozen=True, kw_only=True):
     components: tuple[bytes, ...]
 
     def matches(self, path: bytes) -> bool:
-        """Whether the path has as many components and each one matches."""
+        """True if the path has as many components and each one matches."""
         parts = path.split(b"/")
         return len(parts) == len(self.components) and all(map(component_matches, self.components, parts))
 
@@ -55,7 +55,7 @@ def component_matches(pattern: bytes, component: bytes) -> bool:
 
 
 def is_literal(component: bytes) -> bool:
-    """Whether a component of a pattern names one entry only."""
+    """True if a component of a pattern names one entry only."""
     return not any(bytes((wild,)) in component for wild in _WILD)
 
 
@@ -178,7 +178,7 @@ class TreeIndex:
         return None
 
     def is_root(self, path: bytes) -> bool:
-        """Whether the path is the root of a tree."""
+        """True if the path is the root of a tree."""
         return path in self._roots
 
 

@@ -45,7 +45,7 @@ def find_directories(source: FileSystem, pattern: rules.TreePattern) -> Sequence
 
 
 def is_directory(source: FileSystem, path: bytes) -> bool:
-    """Whether the path is a directory, without symlinks on the way. Blocking. Raises Refused if that is unknown."""
+    """True if the path is a directory, without symlinks on the way. Blocking. Raises Refused if that is unknown."""
     try:
         entry = source.look(path)
     except OSError as error:
@@ -107,7 +107,7 @@ class ScanRequest(Struct, frozen=True, kw_only=True):
 
     @property
     def begins_anew(self) -> bool:
-        """Whether an unfinished scan is not resumed."""
+        """True if an unfinished scan is not resumed."""
         return self.restart or bool(self.only)
 
 
@@ -221,7 +221,7 @@ class Session:
         return rules.choose_trees(found, exclude, self.request.users) if any(paths for _, paths in found) else ()
 
     def _all_are_purged(self) -> bool:
-        """Whether all user trees of the newest scan with any were purged: then finding none is expected."""
+        """True if all user trees of the newest scan with any were purged: then finding none is expected."""
         with_trees = [one for one in self.ledger.scans.all() if one.whole and not one.scope and one.trees]
         latest = [self.ledger.cutovers.latest(tree.path) for tree in with_trees[-1].trees] if with_trees else []
         return bool(latest) and all(one is not None and one.is_purged() for one in latest)

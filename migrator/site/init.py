@@ -415,7 +415,7 @@ def _refuse_other(recorded: MountIdentity, current: MountIdentity, site_id: str,
 
 
 def _is_unfinished(sentinel: str | None, site_id: str) -> bool:
-    """Whether the sentinel is empty or truncated, as after a crash during its only write."""
+    """True if the sentinel is empty or truncated, as after a crash during its only write."""
     return sentinel is not None and sentinel != site_id and site_id.startswith(sentinel)
 
 

@@ -94,12 +94,12 @@ class ReapRule(Struct, frozen=True, kw_only=True):
 
     @property
     def matches_anything(self) -> bool:
-        """Whether it has any condition."""
+        """True if it has any condition."""
         return self.older_than_s is not None or self.smaller_than_bytes is not None
 
     @property
     def needs_atime(self) -> bool:
-        """Whether it depends on atime."""
+        """True if it depends on atime."""
         return self.older_than_s is not None and self.by is ReapClock.ATIME
 
 
@@ -111,7 +111,7 @@ class ReapPolicy(Struct, frozen=True, kw_only=True):
 
     @property
     def needs_atime(self) -> bool:
-        """Whether any rule depends on atime."""
+        """True if any rule depends on atime."""
         return any(rule.needs_atime for rule in (self.rule, *self.by_name.values()))
 
 
@@ -123,10 +123,10 @@ DRIVERS = ("fpsync", "parsyncfp2")
 
 
 def needs_rsync(requested: str) -> bool:
-    """Whether chunks that are read through the mount are copied by rsync, those after a driver included."""
+    """True if chunks that are read through the mount are copied by rsync, those after a driver included."""
     return requested not in (AUTO, DIRECT)
 
 
 def copies_ranges(requested: str) -> bool:
-    """Whether to plan big files in ranges: only `direct` copies ranges."""
+    """True if big files are planned in ranges: only `direct` copies ranges."""
     return not needs_rsync(requested)

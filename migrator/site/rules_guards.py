@@ -229,7 +229,7 @@ def check_places(
     source: MountIdentity | None,
     target: MountIdentity | None,
 ) -> list[Finding]:
-    """Whether source and target are mount points of two file systems. `sides`: name, kind, root."""
+    """Check that source and target are mount points of two file systems. `sides`: name, kind, root."""
     findings = [
         warning(f"{side} place", problem, "mount it; a plain directory is fine if intended, as in a lab")
         for side, kind, root in sides

@@ -65,7 +65,7 @@ def way_problem(way: Sequence[FileLook], euid: int, *, reached: bool) -> LinkPro
 
 
 def place_problem(look: LinkReading, place: LinkPlace) -> LinkProblem | None:
-    """Whether a link is on the source or the target: there it would be one of the files to migrate."""
+    """A problem if a link is on the source or the target: there it would be one of the files to migrate."""
     if look.directory is None:
         return None
     for side, root in (("source", place.source_root), ("target", place.target_root)):
@@ -96,7 +96,7 @@ def link_problem(look: LinkReading, place: LinkPlace, euid: int) -> LinkProblem 
 
 
 def leads_elsewhere(look: LinkReading, allowed: Collection[bytes]) -> LinkProblem | None:
-    """Whether a symlink leads to none of these real paths."""
+    """A problem if a symlink leads to none of these real paths."""
     if look.leads_to is not None and look.leads_to in allowed:
         return None
     pointer = f"{show(look.path)} points to {show(look.text or b'')}"
@@ -146,7 +146,7 @@ def check_links(
 
 
 def check_switch_hooks(found: HooksFound, *, by_hook: bool) -> list[Finding]:
-    """Whether there is a hook to make the switch. `by_hook`: [cutover] switch is `hook`; otherwise no `link` is named."""
+    """Check that there is a hook to make the switch. `by_hook`: [cutover] switch is `hook`; otherwise no `link` is named."""
     stage = HookStage(step=HookStep.SWITCH, event=HookEvent.PRE)
     if any(hook.stage == stage for hook in found.hooks):
         return [ok(_CHECK, f"hooks of {stage.name} make the switch")]
@@ -181,7 +181,7 @@ def _inside(look: LinkReading, side: str) -> LinkProblem:
 
 
 def _shows(mount: Mount, volume: str | None) -> bool:
-    """Whether a mount shows the volume, from any server: `gl1:/vol1`, or a directory of it (`gl1:/vol1/home`)."""
+    """True if a mount shows the volume, from any server: `gl1:/vol1`, or a directory of it (`gl1:/vol1/home`)."""
     if volume is None or mount.filesystem != _GLUSTER:
         return False
     below = mount.source.rpartition(b":")[2].lstrip(b"/")

@@ -26,7 +26,7 @@ CTIME_MARGIN_NS = 2 * NS_PER_S
 
 
 def is_carried_over(earlier: ReadContent, source: Entry, target: Entry) -> bool:
-    """Whether both sides of a path still have the content that was read and found equal."""
+    """True if both sides of a path still have the content that was read and found equal."""
     reading = earlier.reading
     return (
         _is_unchanged(earlier.source, source)

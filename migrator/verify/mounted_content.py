@@ -82,7 +82,7 @@ class ContentComparison:
 
     @staticmethod
     def _changed_since(file_system: ReadablePaths, entry: Entry) -> bool:
-        """Whether a file has changed since it was listed. If that is unknown, it counts as unread."""
+        """True if a file has changed since it was listed. If that is unknown, it counts as unread."""
         try:
             now = look_up_or_prove_gone(file_system, entry.path)
         except OSError:

@@ -153,7 +153,7 @@ class PathComparison:
         return None if digest is None else EqualContent(digest, self.reading)
 
     def _may_be_back(self, difference: Difference) -> bool:
-        """Whether the target's file was unreadable because of lost storage that is back now."""
+        """True if the target's file was unreadable because of lost storage that is back now."""
         if (
             self.storage is None
             or difference.kind is not DifferenceKind.UNREADABLE

@@ -292,7 +292,7 @@ class Verification:
 
     @property
     def _hosts_read(self) -> bool:
-        """Whether readings by hosts are of use: none lasts on a side whose ctimes prove nothing."""
+        """True if readings by hosts are of use: none lasts on a side whose ctimes prove nothing."""
         lasts = self.source.trusted_ctimes and self.target.trusted_ctimes
         return self.readers is not None and self.policy.algorithm == HOSTS_ALGORITHM and lasts
 

@@ -106,7 +106,7 @@ async def add_bricks(request: model.AdditionRequest, ports: AdditionPorts) -> mo
 
 
 def _begins_anew(known: model.AdditionRecord, state: VolumeState, request: model.AdditionRequest) -> bool:
-    """Whether a new attempt begins: bricks were drained since they were added, or the disk of a brick is to be exchanged again."""
+    """True if a new attempt begins: bricks were drained since they were added, or the disk of a brick is to be exchanged again."""
     if known.state is model.AdditionState.FORGOTTEN:
         return True
     if known.state not in model.ADDITION_ENDED_STATES or known.side is model.AdditionSide.TARGET:
@@ -194,7 +194,7 @@ async def _preview(call: AdditionCall, state: VolumeState, known: model.Addition
 
 
 async def _prepares(call: AdditionCall) -> bool:
-    """Whether there are hooks that may make file systems and mount them."""
+    """True if there are hooks that may make file systems and mount them."""
     found = await find_hooks(call.ports.hooks, call.ports.blocking)
     return bool(in_order(found.hooks, HookStage(step=HookStep.ADD, event=HookEvent.PRE)))
 

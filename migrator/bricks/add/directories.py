@@ -167,11 +167,11 @@ class _Suspect:
 
     @property
     def later(self) -> bool:
-        """Whether its ctime has changed since it was last known to be right."""
+        """True if its ctime has changed since it was last known to be right."""
         return self.known is not None and self.seen.changed_ns != self.known.changed_ns
 
     def is_as(self, shown: BrickDirectory) -> bool:
-        """Whether the mount shows the owner and mode that the walk found."""
+        """True if the mount shows the owner and mode that the walk found."""
         return rules_directories.shown_as(shown, self.seen, self.above) or (
             self.copy is not None and same_owner(shown, self.copy)
         )

@@ -137,7 +137,7 @@ class _RequestedBricks(Struct, frozen=True, kw_only=True):
 
     @property
     def begins_anew(self) -> bool:
-        """Whether the bricks are in the volume again after a drain; while they are handed over, that may be its last step."""
+        """True if the bricks are in the volume again after a drain; while they are handed over, that may be its last step."""
         known = self.known
         if known is None or known.state not in model.OUT_STATES - {model.DrainState.HANDING_OVER}:
             return False

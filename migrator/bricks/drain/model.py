@@ -241,7 +241,7 @@ DRAINS: OperationKind[DrainRecord, DrainState, DrainStep, DrainNotes] = Operatio
 
 
 def is_committing(record: DrainRecord) -> bool:
-    """Whether the commit was begun, and has not failed."""
+    """True if the commit was begun, and has not failed."""
     return record.state is _S.COMMITTING and not record.failure
 
 
@@ -257,7 +257,7 @@ def taken_out(records: Iterable[DrainRecord], volume_id: str, *, since_s: float)
 
 
 def is_drained(records: Iterable[DrainRecord], before: str, after: str, *, since_s: float) -> bool:
-    """Whether drains that were committed since then, and nothing else, explain this change of the volume's fingerprint."""
+    """True if drains that were committed since then, and nothing else, explain this change of the volume's fingerprint."""
     committed = [record for record in records if record.times.get(_S.COMMITTED, -math.inf) >= since_s]
     for record in sorted(committed, key=lambda record: record.times[_S.COMMITTED]):
         if before == record.notes.volume_before and record.notes.volume_after is not None:

@@ -48,7 +48,7 @@ class DrainRecords(BrickOperationStore[DrainRecord, DrainState, DrainStep, Drain
             return self._newest(connection, bricks_subject(volume_id, bricks))
 
     def any_committed(self, *, since_s: float) -> bool:
-        """Whether a drain is being committed, or was committed since then."""
+        """True if a drain is being committed, or was committed since then."""
         return any(
             drain.is_committing(one) or one.times.get(DrainState.COMMITTED, since_s) > since_s for one in self.all()
         )
@@ -58,7 +58,7 @@ class DrainRecords(BrickOperationStore[DrainRecord, DrainState, DrainStep, Drain
         return drain.taken_out(self.all(), volume_id, since_s=since_s)
 
     def explain(self, before: str, after: str, *, since_s: float) -> bool:
-        """Whether drains that were committed since then, and nothing else, explain this change of the volume's fingerprint."""
+        """True if drains that were committed since then, and nothing else, explain this change of the volume's fingerprint."""
         return drain.is_drained(self.all(), before, after, since_s=since_s)
 
     def tallies(self) -> Sequence[CopyTally]:

@@ -10,7 +10,7 @@ from migrator.gluster.model import BrickDirectory
 
 
 def is_latest(leaving: BrickDirectory, staying: BrickDirectory) -> bool:
-    """Whether the copy on a brick that stays has an earlier mtime than the copy that leaves."""
+    """True if the copy on a brick that stays has an earlier mtime than the copy that leaves."""
     if leaving.modified_ns is None:
         return False
     return staying.modified_ns is None or staying.modified_ns < leaving.modified_ns

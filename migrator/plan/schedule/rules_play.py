@@ -56,7 +56,7 @@ _TOLERANCE = 1e-9
 
 
 def within(amount: float, limit: float) -> bool:
-    """Whether an amount is within a limit, up to rounding."""
+    """True if an amount is within a limit, up to rounding."""
     return amount <= limit + _TOLERANCE * max(abs(amount), abs(limit))
 
 
@@ -165,7 +165,7 @@ class SimulatedSource:
         self._active_weight -= self._weights[place]
 
     def room_without(self, place: int, day: float) -> bool:
-        """Whether all others would be within their limits on that day if this one was drained."""
+        """True if all others would be within their limits on that day if this one was drained."""
         self.takes_out(place)
         loose = self.bytes.loose(self._gone, day)
         kept = all(within(self.bytes.on(other, self._share(other), loose), self._limit(other)) for other in self.active)
@@ -428,7 +428,7 @@ class _Player:
         return max(min(days, default=inf), self._day)
 
     def _is_done(self) -> bool:
-        """Whether only the last subvolume is left, to be retired."""
+        """True if only the last subvolume is left, to be retired."""
         begun = self._next_batch == len(self._order) and self._next_drain >= len(self._drains) - 1
         return begun and self._copy is None and self._drain is None and not self._freeing
 
