@@ -127,6 +127,7 @@ class Wiring:
 
         name = self.site.site.name
         ledger = MigrationLedger.open(self.site.ledger_file, create=create, read_only=read_only, clock=self.clock)
+        ledger.site.rewritten_links = self.site.rewritten_links
         known = ledger.site.read()
         if known is not None and known.name != name:
             ledger.close()
@@ -192,8 +193,15 @@ class Wiring:
         """The target, for the length of a block; `known` is the site in the ledger."""
         from migrator.fs.writing import MountedTarget
 
-        capabilities, owners = known.capabilities if known else None, self.site.users.owners
-        return closing(MountedTarget(self.target_root, capabilities, self.target_tool, owners=owners))
+        return closing(
+            MountedTarget(
+                self.target_root,
+                known.capabilities if known else None,
+                self.target_tool,
+                owners=self.site.users.owners,
+                links=self.site.rewritten_links,
+            )
+        )
 
     def storage_targets(self) -> "BeegfsTargets | None":
         """The storage targets of the target; None, without running any tool, if it is not BeeGFS."""

@@ -188,6 +188,7 @@ def rollbacks(wiring: Wiring, own: MigrationLedger, *, progress: Progress, polic
                 name_seed=known.name_seed,
                 source=real,
                 tool=back.target_tool,
+                links=back.site.rewritten_links,
             )
             for one in (read, written):
                 stack.callback(one.close)
@@ -208,6 +209,7 @@ def rollbacks(wiring: Wiring, own: MigrationLedger, *, progress: Progress, polic
                     progress=progress,
                 )
                 made.own, made.reap_lists, made.archived = own, wiring.reap_lists(), None
+                made.links = wiring.site.rewritten_links
                 yield made
 
             async with (
@@ -237,6 +239,7 @@ def rollbacks(wiring: Wiring, own: MigrationLedger, *, progress: Progress, polic
         source_root=wiring.source_root,
         catalogs=wiring.closed_catalogs(own),
         ctimes=wiring.site.source.kind != "gluster" and wiring.source_tool.kind.ctimes.holds,
+        links=exchanged(wiring.site, wiring.rollbacks).rewritten_links,
         scratch=wiring.scratch,
         open=opened,
     )

@@ -64,6 +64,7 @@ def verification(
         progress=progress,
         clock=wiring.clock,
         reap_lists=wiring.reap_lists(),
+        links=wiring.site.rewritten_links,
         archived=proven_archives(wiring, ledger),
     )
 

@@ -13,12 +13,12 @@ from migrator.app.hosts import connecting, probe_world, window_standings
 from migrator.app.transfer import deltas_of, run_request, run_world
 from migrator.cli import call
 from migrator.cli.global_options import GlobalOptions
-from migrator.core.errors import ExitCode
+from migrator.core.errors import ExitCode, UsageError
 from migrator.core.progress import Progress
 from migrator.fs.ports import SourceFileSystem
 from migrator.hosts.site import SiteHosts
 from migrator.report.view_records import run_document
-from migrator.site.model import DRIVERS
+from migrator.site.model import DRIVERS, needs_rsync
 from migrator.transfer.bases import choose_plan
 from migrator.transfer.model_governor import GoverningFacts, Limits
 from migrator.transfer.model_runs import RunRequest, RunStopped, RunSummary
@@ -73,6 +73,11 @@ def run_command(
     wiring = app.Wiring(site)
     transfer = site.transfer
     named = engine or transfer.engine
+    if transfer.rewrite_links and needs_rsync(named):
+        raise UsageError(
+            f"engine {named} does not rewrite symlinks, as [transfer] rewrite_links demands",
+            hint="run without --engine",
+        )
 
     def requested(ledger: "MigrationLedger") -> RunRequest:
         plan = call.open_plan(wiring, ledger, choose_plan(ledger, choice.plan_name))

@@ -310,10 +310,10 @@ class LateWrites(Struct, frozen=True, kw_only=True):
             raise OSError(errno.ESTALE, "it was changed just now", kept)
 
     def _has_content_of(self, source: Entry, now: Entry) -> bool:
-        if now.type is not source.type or now.symlink_target != source.symlink_target:
-            return False
         if source.type is not EntryType.FILE:
-            return True
+            return is_copy(source, now, self.capabilities)
+        if now.type is not source.type:
+            return False
         sides = ((self.source, source), (self.target, now))
         if source.size_bytes != now.size_bytes:
             return False

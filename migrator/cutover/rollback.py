@@ -25,7 +25,7 @@ from migrator.cutover.rollback_sides import SourceAsTarget
 from migrator.cutover.rules_states import newest_attempts
 from migrator.cutover.source_changes import SourceChange, SourceChangeKind, changed_source
 from migrator.cutover.switched_catalog import write_switched
-from migrator.fs.model import trash_place
+from migrator.fs.model import RewrittenLinks, trash_place
 from migrator.fs.moving import MovingTarget
 from migrator.plan.model import Plan
 from migrator.transfer.context import RunInvocation
@@ -320,7 +320,8 @@ class Rollbacks(Struct, frozen=True, kw_only=True):
     """Carries back users' changes on the target since the switch, one user tree at a time.
 
     `open` opens the rollback of a cutover, creates its site if there is none, and opens the file systems anew each
-    time. `catalogs` are those of the migration; `ctimes`: the ctimes of the source are reliable.
+    time. `catalogs` are those of the migration; `ctimes`: the ctimes of the source are reliable; `links`
+    as rollbacks rewrite them.
 
     The caller holds the lock of the tree and has frozen both sides: the target's top may be closed or frozen, the
     source's is frozen and stays so. Every method may be called again after a crash at any instant. All raise Refused if
@@ -331,6 +332,7 @@ class Rollbacks(Struct, frozen=True, kw_only=True):
     source_root: bytes
     catalogs: ClosedCatalogs
     ctimes: bool
+    links: RewrittenLinks | None
     scratch: Scratch
     open: Callable[[model.CutoverRecord], AbstractAsyncContextManager[Rollback]]
 
@@ -349,6 +351,7 @@ class Rollbacks(Struct, frozen=True, kw_only=True):
             tree=record.tree.path,
             carried=carried,
             ctimes=self.ctimes,
+            links=self.links,
             scratch=self.scratch,
         )
 

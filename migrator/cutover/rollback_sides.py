@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, Entry, EntryType
 from migrator.core.paths import is_beneath
 from migrator.cutover.rules_tops import FROZEN_PERMISSIONS, PERMISSION_BITS
-from migrator.fs.model import SourceHealth, TargetCapabilities
+from migrator.fs.model import RewrittenLinks, SourceHealth, TargetCapabilities
 from migrator.fs.ports import Block, FileSystemTool, SourceFileSystem, WalkedRoot
 from migrator.fs.reading import PosixSource
 from migrator.fs.rules import CLOSED_MODE
@@ -37,8 +37,9 @@ class _TreeSide(MountedTarget):
         source: SourceFileSystem,
         tool: FileSystemTool | None = None,
         owners: OwnerMap = SAME_OWNERS,
+        links: RewrittenLinks | None = None,
     ) -> None:
-        super().__init__(root, capabilities, tool, owners=owners)
+        super().__init__(root, capabilities, tool, owners=owners, links=links)
         self._tree = tree
         self._hidden = archive_directory(tree, name_seed)
         self._real_source = source

@@ -12,6 +12,7 @@ from migrator.catalog.ports import Scratch
 from migrator.catalog.queries import create_entries
 from migrator.core.entry import EntryType
 from migrator.core.errors import Refused
+from migrator.fs.model import RewrittenLinks
 from migrator.fs.rules import CLOSED_MODE
 from migrator.fs.rules_equality import same_attributes_sql, same_content_sql, same_inode_sql
 
@@ -55,9 +56,9 @@ _DIFFER = f"""(
 names changes when another user's names are purged; on Gluster it may differ from replica to replica.
 """
 
-_CARRIED = f"""EXISTS (
+_CARRIED = """EXISTS (
     FROM carried WHERE carried.path = n.path AND carried.type = n.type
-    AND ({same_content_sql("carried.", "n.")} OR n.type IN ('block', 'character'))
+    AND ({same_content} OR n.type IN ('block', 'character'))
     AND (n.type = 'directory' OR carried.mtime_ns = n.mtime_ns)
 )"""
 """The target had the same entry when a rollback carried it back. It may not keep device numbers."""
@@ -83,13 +84,14 @@ def changed_source(
     tree: bytes,
     carried: Sequence[ClosedCatalog],
     ctimes: bool,
+    links: RewrittenLinks | None,
     scratch: Scratch,
 ) -> Sequence[SourceChange]:
     """Compare the catalog `now` of a tree with `before`; both are of the source.
 
     `carried` are the catalogs of the target that rollbacks have carried back since, oldest first. An entry may be gone
     if the last of them lacks it, and may be there if any of them has it. `ctimes`: the ctimes of the source are
-    reliable. Raises Refused.
+    reliable. `links` are those of the rollbacks. Raises Refused.
     """
     if not now.record.whole:
         raise Refused(
@@ -104,7 +106,8 @@ def changed_source(
         create_entries(connection, [file for files in carried_files for file in files], view="carried")
         create_entries(connection, carried_files[-1] if carried_files else (), view="last_carried")
         facts = {"tree": tree, "ctimes": ctimes, "carried": bool(carried), "closed_uid": os.geteuid()}
-        rows = connection.execute(_CHANGED, facts).fetchall()
+        same_content = same_content_sql("carried.", "n.", links=links)
+        rows = connection.execute(_CHANGED.format(same_content=same_content), facts).fetchall()
     return [
         SourceChange(
             path=path,

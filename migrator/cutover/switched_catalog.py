@@ -48,7 +48,7 @@ _ROWS = """
     FROM proven LEFT JOIN (SELECT * FROM now_rows) now ON now.path = proven.path,
         LATERAL (SELECT coalesce(
             now.type = proven.type AND now.ino = target_ino AND now.mtime_ns = target_mtime_ns
-            AND now.ctime_ns = target_ctime_ns AND (now.type = 'directory' OR now.size = proven.size), false
+            AND now.ctime_ns = target_ctime_ns AND (now.type <> 'file' OR now.size = proven.size), false
         ) AS same)
     ORDER BY proven.path
 """

@@ -175,6 +175,15 @@ XATTR_NAME_LIMIT_BYTES = 255
 """The kernel's limit for the name of an extended attribute, with its namespace."""
 
 
+class RewrittenLinks(Struct, frozen=True, kw_only=True):
+    """The directories by which absolute symlinks into the source are made to lead to the target; both without a slash at
+    the end.
+    """
+
+    source: bytes
+    target: bytes
+
+
 class TargetCapabilities(Struct, frozen=True, kw_only=True):
     """The properties of a file that the target keeps, as probed by `doctor`. The defaults are those of a local XFS."""
 
@@ -193,6 +202,8 @@ class TargetCapabilities(Struct, frozen=True, kw_only=True):
     """Those that are set. Whether reading changes them is another matter."""
     keeps_symlink_times: bool = True
     keeps_symlink_owner: bool = True
+    rewritten_links: RewrittenLinks | None = None
+    """By [transfer] rewrite_links, and not probed. It is here because all that copies or compares goes by these values."""
     keeps_device_numbers: bool = True
     keeps_hard_links: bool = True
     keeps_sparse: bool = True
@@ -397,6 +408,7 @@ class SurpriseKind(StrEnum):
     HARD_LINKS_BROKEN = "hard-links-broken"
     SYMLINK_CROSSES_TREE = "symlink-crosses-tree"
     SYMLINK_INTO_SOURCE = "symlink-into-source-mount"
+    SYMLINK_REWRITTEN = "symlink-rewritten"
     QUOTA = "quota-to-recreate"
     LAYOUT = "target-layout"
     OUTSIDE_TREES = "outside-every-tree"

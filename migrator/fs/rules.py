@@ -10,7 +10,7 @@ from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, BLOCK_BYTES, Entry, Ent
 from migrator.core.paths import show
 from migrator.core.units import MIB
 from migrator.fs.acl import AclEntry, is_minimal, owning_group_bits, parse_acl, show_acl
-from migrator.fs.model import Difference, DifferenceKind, DigestPolicy, SurpriseKind, TargetCapabilities
+from migrator.fs.model import Difference, DifferenceKind, DigestPolicy, RewrittenLinks, SurpriseKind, TargetCapabilities
 
 # A perfect copy as the target shows it.
 #
@@ -52,6 +52,15 @@ def shows_time(shown_ns: int, time_ns: int, capabilities: TargetCapabilities) ->
         return True
     nearest_ns = min(max(time_ns, capabilities.earliest_time_ns), capabilities.latest_time_ns)
     return nearest_ns != time_ns and shown_ns == floored_time_ns(nearest_ns, capabilities)
+
+
+def expected_link(text: bytes, links: RewrittenLinks | None) -> bytes:
+    """The text that a symlink of the source has on the target. It differs only if it begins with the source's directory as
+    that is written, and has no `..`, by which it might lead out of there. Nothing is resolved.
+    """
+    if links is None or not (text + b"/").startswith(links.source + b"/") or b"/../" in text + b"/":
+        return text
+    return links.target + text[len(links.source) :]
 
 
 def xattr_loss(name: bytes, value: bytes, capabilities: TargetCapabilities) -> SurpriseKind | None:
@@ -96,7 +105,8 @@ def _reasons_for_absence(source: Entry, capabilities: TargetCapabilities) -> Ite
             yield SurpriseKind.LOSS_NAME, f"the target reserves the name {show(component)}"
     match source.type:
         case EntryType.SYMLINK:
-            length, limit = len(source.symlink_target or b""), capabilities.max_symlink_target_bytes
+            there = expected_link(source.symlink_target or b"", capabilities.rewritten_links)
+            length, limit = len(there), capabilities.max_symlink_target_bytes
             if length > limit:
                 detail = f"a link to {length} bytes of path, where the target can read {limit}"
                 yield SurpriseKind.LOSS_SYMLINK_TARGET, detail
@@ -207,12 +217,12 @@ def _compare_type_facts(found: EntryComparison, source: Entry, target: Entry, ca
             else:
                 _compare_sparseness(found, source, target, capabilities)
         case EntryType.SYMLINK:
-            if source.symlink_target != target.symlink_target:
-                found.difference(
-                    DifferenceKind.SYMLINK_TARGET,
-                    show(source.symlink_target or b""),
-                    show(target.symlink_target or b""),
-                )
+            text, there = source.symlink_target or b"", target.symlink_target or b""
+            expected = expected_link(text, capabilities.rewritten_links)
+            if there != expected:
+                found.difference(DifferenceKind.SYMLINK_TARGET, show(expected), show(there))
+            elif there != text:
+                found.loss(SurpriseKind.SYMLINK_REWRITTEN, f"{show(text)} becomes {show(there)}")
         case EntryType.BLOCK | EntryType.CHARACTER:
             if source.rdev != target.rdev:
                 before, after = _shown_device(source.rdev), _shown_device(target.rdev)

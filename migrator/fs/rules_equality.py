@@ -4,6 +4,7 @@
 - Is a file unchanged since it was last read? `FileState` and `unchanged_sql`: every change of content sets its ctime.
 - Does the target have a copy of it? `is_copy`, `may_be_copy`, `same_content_sql` and `shows_time_sql`: by size, mtime and the like,
   without reading the content. The compiled program answers as `is_copy` does (`is_there` in copy_file.c).
+  A symlink may have another text: `fs.rules.expected_link`, `expected_link_sql`, and `rewrite` in copy_nodes.c.
 - Does it have the same owner, mode, ACLs and attributes? `same_attributes_sql`. `fs.rules.compare` answers the last two
   for one path, names each difference, and knows which of them the target's limits explain.
 
@@ -16,8 +17,8 @@ from typing import Protocol
 from msgspec import Struct
 
 from migrator.core.entry import EntryType
-from migrator.fs.model import TargetCapabilities
-from migrator.fs.rules import shows_time
+from migrator.fs.model import RewrittenLinks, TargetCapabilities
+from migrator.fs.rules import expected_link, shows_time
 
 _NO_NAMES: Mapping[str, str] = {}
 
@@ -104,13 +105,26 @@ _CONTENT_COLUMNS = {
 """Of a catalog: the column by which the contents of two entries of a type differ. Those of files differ by mtime too."""
 
 
+def expected_link_sql(text: str, links: RewrittenLinks | None) -> str:
+    """As `fs.rules.expected_link`, for a column."""
+    if links is None:
+        return text
+    # Digits alone, so nothing of a path is read as SQL.
+    source, target = links.source.hex().upper(), links.target.hex().upper()
+    inside = f"({text} = unhex('{source}') OR {text} >= unhex('{source}2F') AND {text} < unhex('{source}30'))"
+    leaves = f"regexp_matches(hex({text}) || '2F', '^(?:..)*?2F2E2E2F')"
+    there = f"unhex('{target}' || substr(hex({text}), {len(source) + 1}))"
+    return f"(CASE WHEN {inside} AND NOT {leaves} THEN {there} ELSE {text} END)"
+
+
 def is_copy(source: HasContent, target: HasContent, capabilities: TargetCapabilities) -> bool:
     """Whether an entry of the target has the type and, as far as its attributes show, the content of the source's."""
     if not may_be_copy(source, target, capabilities):
         return False
     match source.type:
         case EntryType.SYMLINK:
-            return source.symlink_target == target.symlink_target
+            there = expected_link(source.symlink_target or b"", capabilities.rewritten_links)
+            return there == (target.symlink_target or b"")
         case EntryType.BLOCK | EntryType.CHARACTER:
             return source.rdev == target.rdev or not capabilities.keeps_device_numbers
         case EntryType.FILE | EntryType.DIRECTORY | EntryType.FIFO | EntryType.SOCKET:
@@ -126,12 +140,14 @@ def may_be_copy(source: HasTypeAndTime, target: HasTypeAndTime, capabilities: Ta
     return source.size_bytes == target.size_bytes and shows_time(target.mtime_ns, source.mtime_ns, capabilities)
 
 
-def same_content_sql(one: str, other: str) -> str:
+def same_content_sql(one: str, other: str, *, links: RewrittenLinks | None = None) -> str:
     """Whether two rows have the same type, size, symlink target or device number. Callers compare times themselves: by
-    equality, or by `shows_time_sql`.
+    equality, or by `shows_time_sql`. `links`: symlinks of `one` are rewritten in `other`.
     """
     cases = " ".join(
-        f"WHEN '{of_type}' THEN {one}{column} = {other}{column}" for of_type, column in _CONTENT_COLUMNS.items()
+        f"WHEN '{of_type}' THEN {expected_link_sql(one + column, links) if of_type is EntryType.SYMLINK else one + column}"
+        f" = {other}{column}"
+        for of_type, column in _CONTENT_COLUMNS.items()
     )
     return f"({one}type = {other}type AND CASE {one}type {cases} ELSE true END)"
 

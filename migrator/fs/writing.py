@@ -8,10 +8,12 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
+from msgspec.structs import replace
+
 from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, Entry, EntryType
 from migrator.fs.beneath import exists, held
 from migrator.fs.capabilities import probe, remove_acl
-from migrator.fs.model import TargetCapabilities
+from migrator.fs.model import RewrittenLinks, TargetCapabilities
 from migrator.fs.ports import FileSystemTool
 from migrator.fs.reading import ReadingFileSystem
 from migrator.fs.rules import CLOSED_MODE, TEMPORARY_PREFIX, kept_xattrs, opened_mode
@@ -157,7 +159,7 @@ class MountedTarget(ReadingFileSystem):
     """The `TargetFileSystem` port over a mounted directory. Thread-safe.
 
     `capabilities` is an earlier result of `probe`: attributes that the target cannot keep are not tried. Without it,
-    all are tried, and a refusal of the target is an error.
+    all are tried, and a refusal of the target is an error. `links` are those of the site, for the result of `probe`.
     """
 
     def __init__(
@@ -167,9 +169,11 @@ class MountedTarget(ReadingFileSystem):
         tool: FileSystemTool | None = None,
         *,
         owners: OwnerMap = SAME_OWNERS,
+        links: RewrittenLinks | None = None,
     ) -> None:
         super().__init__(root, tool, owners=owners)
-        self._capabilities = capabilities or TargetCapabilities()
+        self._capabilities = capabilities or TargetCapabilities(rewritten_links=links)
+        self._rewritten_links = links
         self._making = threading.Lock()
 
     def make_parents(self, tree: bytes, like: Sequence[Entry]) -> None:
@@ -267,7 +271,8 @@ class MountedTarget(ReadingFileSystem):
         """The capabilities of this file system, as the port; later copies go by them. Raises OSError if nothing can be
         written.
         """
-        self._capabilities = probe(self.beneath, filesystem=self.identity().filesystem)
+        probed = probe(self.beneath, filesystem=self.identity().filesystem)
+        self._capabilities = replace(probed, rewritten_links=self._rewritten_links)
         return self._capabilities
 
     def _make_parent(self, path: bytes, like: Entry | None) -> None:

@@ -2,11 +2,12 @@
 
 from collections.abc import Collection, Mapping, Sequence
 
+from msgspec.structs import replace
 from sqlalchemy import or_, select
 
 from migrator.core.errors import UsageError
 from migrator.core.events import Event, EventKind, Severity
-from migrator.fs.model import MountIdentity, TargetCapabilities
+from migrator.fs.model import MountIdentity, RewrittenLinks, TargetCapabilities
 from migrator.ledger import tables
 from migrator.ledger.model import RunRecord, SiteRecord
 from migrator.ledger.rows import Records, add, columns_of
@@ -20,9 +21,15 @@ _ONLY_SITE = 1
 class SiteRecords(Records):
     """The one row about the site."""
 
+    rewritten_links: RewrittenLinks | None = None
+    """As site.toml has them now: they are part of the capabilities, whatever they were at the probe."""
+
     def read(self) -> SiteRecord | None:
         """The site; None before `init`."""
-        return self._first(SiteRecord, select(tables.SiteRow))
+        found = self._first(SiteRecord, select(tables.SiteRow))
+        if found is None or found.capabilities is None:
+            return found
+        return replace(found, capabilities=replace(found.capabilities, rewritten_links=self.rewritten_links))
 
     def required(self) -> SiteRecord:
         """The site. Raises UsageError before `init`."""

@@ -30,7 +30,7 @@ _K = SurpriseKind
 FOR_OPERATORS = frozenset(
     {
         *(_K.HARD_LINKS_IN_BATCH, _K.QUOTA, _K.LAYOUT, _K.OUTSIDE_TREES, _K.MANY_GROUPS, _K.NO_USER, _K.NO_GROUP),
-        *(_K.LEFT, _K.UNKNOWN_ACCOUNTS, _K.LONG_PATH),
+        *(_K.LEFT, _K.UNKNOWN_ACCOUNTS, _K.LONG_PATH, _K.SYMLINK_REWRITTEN),
     }
 )
 """Surprises that change nothing for a user, or that only an operator can resolve."""

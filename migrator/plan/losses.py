@@ -10,6 +10,7 @@ from migrator.core.paths import show
 from migrator.core.units import NS_PER_S, format_count, format_size
 from migrator.fs.model import XATTR_NAME_LIMIT_BYTES, TargetCapabilities
 from migrator.fs.model import SurpriseKind as Kind
+from migrator.fs.rules_equality import expected_link_sql
 
 _LINUX_NAME_LIMIT_BYTES = 255
 
@@ -81,7 +82,7 @@ def _losses(can: TargetCapabilities) -> Iterator[tuple[bool, LossQuery]]:
         True,
         LossQuery(
             Kind.LOSS_SYMLINK_TARGET,
-            f"{symlink} AND octet_length(symlink_target) > {longest}",
+            f"{symlink} AND octet_length({expected_link_sql('symlink_target', can.rewritten_links)}) > {longest}",
             f"symlinks to more than {format_count(longest)} bytes of path: the target cannot read them, they will be missing",
         ),
     )

@@ -21,7 +21,7 @@ from migrator.core.events import EventKind, Severity
 from migrator.core.paths import RSYNC_PATH_LIMIT_BYTES, show
 from migrator.core.units import DAY_S, first_of, format_size, several
 from migrator.fs.kinds.table import KINDS
-from migrator.fs.model import Capacity, Need, TargetCapabilities
+from migrator.fs.model import Capacity, Need, RewrittenLinks, TargetCapabilities
 from migrator.fs.rules_owners import taken_ids
 from migrator.ledger.model import SiteRecord
 from migrator.plan import rules_surprises
@@ -465,6 +465,7 @@ def make_plan(
             parts=parts,
             quotas=quotas,
             source_root=bytes(site.source.mount),
+            links=site.rewritten_links,
             layout=site.target.layout_rules,
             of_owners=() if accounts is None else _owner_surprises(accounts, queries, site, scheduling),
             other_losses=lost_atimes(None if reaping is None else reaping.atime_problem, record.capabilities)
@@ -610,6 +611,7 @@ def _surprises(
     parts: Sequence[Sequence[TreeUsage]],
     quotas: Sequence[tuple[bytes, int]],
     source_root: bytes,
+    links: RewrittenLinks | None,
     layout: Sequence[LayoutRule],
     of_owners: Sequence[Surprise],
     other_losses: Sequence[LossQuery],
@@ -623,7 +625,7 @@ def _surprises(
     return rules_surprises.sort_surprises(
         (
             *rules_surprises.link_surprises(spans, batch_of),
-            *rules_surprises.symlink_surprises(queries.symlinks(), trees, source_root),
+            *rules_surprises.symlink_surprises(queries.symlinks(), trees, source_root, links=links),
             *rules_surprises.quota_surprises(quotas, trees),
             *rules_surprises.layout_surprises(usages.trees, layout),
             *(queries.layout_surprises(sized) if sized else ()),

@@ -12,7 +12,8 @@ from migrator.beegfs.rules_layout import describe_layout_rule, tree_settings
 from migrator.core.paths import is_beneath, parent, show, tree_of
 from migrator.core.units import first_of, format_size, several
 from migrator.fs.kinds.model import FileSystemKind
-from migrator.fs.model import SurpriseKind
+from migrator.fs.model import RewrittenLinks, SurpriseKind
+from migrator.fs.rules import expected_link
 from migrator.gluster.rules import is_on
 from migrator.plan.model import Account, Accounts, NotedOwners, Surprise, TreeUsage
 from migrator.plan.rules import LinkSpan
@@ -28,13 +29,18 @@ class SymlinkRow(Struct, frozen=True, kw_only=True):
     target: bytes
 
 
-def judge_symlink(row: SymlinkRow, trees: Collection[bytes], source_root: bytes) -> SurpriseKind | None:
+def judge_symlink(
+    row: SymlinkRow, trees: Collection[bytes], source_root: bytes, *, links: RewrittenLinks | None = None
+) -> SurpriseKind | None:
     """The surprise if a symlink changes its meaning when its tree moves.
 
-    An absolute symlink into the source mount keeps pointing to the old place. A relative one that leaves its tree (into
-    another tree, outside every tree, or out of the source) depends on the files beside the tree on the target.
+    An absolute symlink into the source mount keeps pointing to the old place, unless `links` rewrites it. A relative one
+    that leaves its tree (into another tree, outside every tree, or out of the source) depends on the files beside the tree
+    on the target.
     """
     if row.target.startswith(b"/"):
+        if expected_link(row.target, links) != row.target:
+            return SurpriseKind.SYMLINK_REWRITTEN
         inside = is_beneath(posixpath.normpath(row.target).strip(b"/"), source_root.strip(b"/"))
         return SurpriseKind.SYMLINK_INTO_SOURCE if inside else None
     # Directories on the way are taken at face value, although they may be symlinks themselves.
@@ -54,17 +60,21 @@ class _Examples:
             del self.examples[MAX_EXAMPLES:]
 
 
-def symlink_surprises(rows: Iterable[SymlinkRow], trees: Collection[bytes], source_root: bytes) -> tuple[Surprise, ...]:
+def symlink_surprises(
+    rows: Iterable[SymlinkRow], trees: Collection[bytes], source_root: bytes, *, links: RewrittenLinks | None
+) -> tuple[Surprise, ...]:
     """Symlinks that leave their tree, or are absolute and lead into the source mount. One pass, in constant memory."""
     tallies: dict[tuple[SurpriseKind, bytes | None], _Examples] = {}
     for row in rows:
-        kind = judge_symlink(row, trees, source_root)
+        kind = judge_symlink(row, trees, source_root, links=links)
         if kind is not None:
             tallies.setdefault((kind, row.tree), _Examples()).add(row.path)
     details = {
         SurpriseKind.SYMLINK_CROSSES_TREE: "relative symlinks that lead out of their tree",
         SurpriseKind.SYMLINK_INTO_SOURCE: f"absolute symlinks into {show(source_root)}: "
         "they still point at the old file system",
+        SurpriseKind.SYMLINK_REWRITTEN: "absolute symlinks that will lead into "
+        + ("" if links is None else show(links.target)),
     }
     return tuple(
         Surprise(

@@ -6,6 +6,7 @@ the key (`lease`).
 """
 
 import json
+import os
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,6 +21,7 @@ from migrator.core.clock import local_time
 from migrator.core.errors import UsageError
 from migrator.core.units import DAY_S, GIB, HOUR_S, KIB, MIB, MINUTE_S, TIB
 from migrator.core.windows import OpenTimes, Window
+from migrator.fs.model import RewrittenLinks
 from migrator.fs.rules_owners import OwnerMap, owner_map
 from migrator.site import quantities
 from migrator.site.model import ReapAction, ReapClock, ReapPolicy, ReapRule
@@ -372,6 +374,8 @@ class TransferSection(_Section, frozen=True, kw_only=True):
     reached, or once the freeze no longer shrinks."""
     engine: Literal["auto", "rsync", "direct", "fpsync", "parsyncfp2"] = "auto"
     """The engine that copies (docs/transfer.md)."""
+    rewrite_links: Flag = False
+    """Let absolute symlinks into the source's mount lead to the target's (docs/transfer.md)."""
     atimes: Flag = False
     """Carry the access times of files over (docs/transfer.md)."""
     movers: Literal["local", "slurm"] = "local"
@@ -594,6 +598,13 @@ class Site(Struct, frozen=True, kw_only=True):
     drain: DrainSection = DrainSection()
     capacity: CapacitySection = CapacitySection()
     hooks: HooksSection = HooksSection()
+
+    @property
+    def rewritten_links(self) -> RewrittenLinks | None:
+        """How absolute symlinks into the source change on the target; None: not at all."""
+        if not self.transfer.rewrite_links:
+            return None
+        return RewrittenLinks(source=os.fsencode(self.source.mount), target=os.fsencode(self.target.root))
 
     @property
     def ledger_file(self) -> Path:

@@ -21,7 +21,7 @@ from migrator.fs.beneath import read_mounts, why_not_trusted
 from migrator.fs.kinds.table import POSIX, kind_at
 from migrator.fs.model import Mount, mount_of
 from migrator.site.config import SECTIONS, Key, ReapSection, SectionReference, Site, SourceSection, TargetSection
-from migrator.site.model import ReapAction
+from migrator.site.model import AUTO, ReapAction, needs_rsync
 from migrator.site.rules_guards import mounted_volume
 
 Name = tuple[str, ...]
@@ -267,6 +267,12 @@ def _conflicts(values: Mapping[str, Values], document: Mapping[str, Any]) -> Ite
     size_bytes = target.get("chunk_size_bytes", 0)
     if size_bytes & (size_bytes - 1):
         yield ("target", "chunk_size"), '[target] chunk_size: must be a power of two, as in "1MiB"'
+    transfer = values["transfer"]
+    if transfer.get("rewrite_links") and needs_rsync(transfer.get("engine", AUTO)):
+        yield (
+            ("transfer", "rewrite_links"),
+            f'[transfer] rewrite_links: engine "{transfer["engine"]}" does not rewrite symlinks',
+        )
     policy = ReapSection(**values["reap"]).policy
     for names, rule in [((), policy.rule), *((("users", name), rule) for name, rule in policy.by_name.items())]:
         if rule.action is not ReapAction.LIST and not rule.matches_anything:

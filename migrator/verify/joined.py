@@ -162,11 +162,11 @@ _ALIKE = f"""
         s.link_group, s.xattr_digest, r.digest, CASE WHEN r.digest IS NOT NULL THEN $algorithm END AS algorithm,
         t.ino AS target_ino, t.mtime_ns AS target_mtime_ns, t.ctime_ns AS target_ctime_ns, r.read_by,
         r.source_clock_ns, r.target_clock_ns, NULL::BIGINT AS archive,
-        s.nlink AS source_nlink, t.nlink AS target_nlink
+        s.nlink AS source_nlink, t.nlink AS target_nlink, t.symlink_target AS target_link
     FROM source_part s JOIN target_part t ON s.path = t.path LEFT JOIN readings_part r ON s.type = 'file' AND {{sampled}} AND r.path = s.path
         AND {unchanged_sql("r.", "s.")} AND {unchanged_sql("r.", "t.", named=_OF_READING)}
     WHERE s.path NOT IN (SELECT tree FROM wanted) AND hash(s.path) NOT IN (SELECT key FROM twice)
-        AND {same_attributes_sql("s.", "t.")} AND {same_content_sql("s.", "t.")}
+        AND {same_attributes_sql("s.", "t.")} AND {{same_content}}
         AND s.mtime_ns BETWEEN $earliest_ns AND $latest_ns
         AND {shows_time_sql("t.mtime_ns", "s.mtime_ns", granularity="$grain_ns")}
         AND (s.type <> 'file' OR (r.digest IS NOT NULL OR NOT {{sampled}})
@@ -181,13 +181,15 @@ _TOTALS = """
         count(digest) FILTER (read_by = $verification), count(digest) FILTER (read_by <> $verification),
         coalesce(sum(bytes // greatest(source_nlink, 1)) FILTER (digest IS NOT NULL AND read_by = $verification), 0)::BIGINT,
         coalesce(sum(bytes // greatest(source_nlink, 1)) FILTER (digest IS NOT NULL AND read_by <> $verification), 0)::BIGINT,
-        count(*) FILTER (mtime_ns <> target_mtime_ns)
+        count(*) FILTER (mtime_ns <> target_mtime_ns), count(*) FILTER (symlink_target <> target_link)
     FROM alike
 """
 
 _LOSSES = f"""
     SELECT path, '{SurpriseKind.LOSS_TIME}' AS kind, mtime_ns || ' ns becomes ' || target_mtime_ns || ' ns' AS detail
     FROM alike WHERE mtime_ns <> target_mtime_ns
+    UNION ALL SELECT path, '{SurpriseKind.SYMLINK_REWRITTEN}', symlink_target::VARCHAR || ' becomes ' || target_link::VARCHAR
+    FROM alike WHERE symlink_target <> target_link
 """  # noqa: S608 - kinds of this program
 
 _LINKS = """
@@ -249,6 +251,7 @@ class EqualTotals(Struct, frozen=True, kw_only=True):
     digested_bytes: int
     carried_bytes: int
     floored_times: int
+    rewritten_links: int
 
 
 class Left(Struct, frozen=True):
@@ -290,6 +293,7 @@ class Joined:
         scratch: Scratch,
     ) -> None:
         self._policy = policy
+        self._links = capabilities.rewritten_links
         self._verification = verification
         self._given: dict[str, object] = {
             "algorithm": policy.algorithm,
@@ -352,7 +356,7 @@ class Joined:
         if self._policy.share < 1.0:
             sampled = "left(md5($seed || s.path), 16) < $limit"
             given |= {"seed": sample_seed(self._policy), "limit": sample_limit(self._policy)}
-        query = _ALIKE.format(sampled=sampled)
+        query = _ALIKE.format(sampled=sampled, same_content=same_content_sql("s.", "t.", links=self._links))
         self._cut_into_parts()
         for part, within in enumerate(self._ranges):
             self._take(part)

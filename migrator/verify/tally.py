@@ -98,6 +98,7 @@ class VerifyTally:
             self.carried_files += totals.carried_files
             self.carried_bytes += totals.carried_bytes
             self.expected += Counter({SurpriseKind.LOSS_TIME.value: totals.floored_times})
+            self.expected += Counter({SurpriseKind.SYMLINK_REWRITTEN.value: totals.rewritten_links})
 
     def note(
         self,

@@ -13,6 +13,8 @@ from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from migrator.beegfs.tool import StorageTargets
 from migrator.catalog.model import ContentReading, VerificationRecord
 from migrator.catalog.ports import ClosedManifest, Examples
@@ -25,7 +27,7 @@ from migrator.core.progress import Progress, VerifyProgress
 from migrator.core.states import BatchState
 from migrator.core.tasks import again_and_again, task_group
 from migrator.core.units import NS_PER_S, format_count, format_duration, format_size, several
-from migrator.fs.model import DigestPolicy, SourceHealth, TargetCapabilities
+from migrator.fs.model import DigestPolicy, RewrittenLinks, SourceHealth, TargetCapabilities
 from migrator.fs.ports import SourceFileSystem, TargetFileSystem
 from migrator.fs.reading import problem_of
 from migrator.gluster.model import volume_state
@@ -92,7 +94,8 @@ class Verification:
     `archived` is the content of proven archives. Without it every path of the plan's reap list may be absent, as for a
     user who moves back to the source. `own` is the migration's ledger if `ledger` is that of a rollback; it has the
     site and the earlier verifications. With `storage`, the comparison waits for lost storage of the target, and reads again
-    what was unreadable meanwhile. With `readers`, hosts read the content first (`ContentReader`).
+    what was unreadable meanwhile. With `readers`, hosts read the content first (`ContentReader`). `links` are rewritten from
+    `source` to `target`.
     """
 
     plan: Plan
@@ -109,6 +112,7 @@ class Verification:
     storage: StorageTargets | None = None
     readers: Readers | None = None
     own: "TransferLedger | None" = None
+    links: RewrittenLinks | None = None
     trees: tuple[bytes, ...] = ()
     carry: bool = False
     workers: int = 4
@@ -208,7 +212,9 @@ class Verification:
                 hint="run `migrator doctor`",
             )
         trees = self._chosen_trees(batch)
-        self._batch, self._capabilities = part_of(plan, batch, trees) if trees else batch, site.capabilities
+        self._batch = part_of(plan, batch, trees) if trees else batch
+        # Those of a rollback's site lead the other way than its sides are compared.
+        self._capabilities = replace(site.capabilities, rewritten_links=self.links)
         self._listings = Listings(
             source=self.source,
             target=self.target,

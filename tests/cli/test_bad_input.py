@@ -34,6 +34,8 @@ def test_mistakes_in_a_site_file(site: Site) -> None:
     site.fails(2, "scan", says=("home", "overlap"))
     site.write(trees='["home/*"]\nmap = "users.csv"')
     site.fails(2, "scan", says=("users.csv",))
+    site.write(more="rewrite_links = true\n")
+    site.fails(2, "run", "--all", "--engine", "rsync", says=("rewrite_links",))
     site.file.unlink()
     site.fails(2, "scan", says=("no site file", "migrator init"))
 

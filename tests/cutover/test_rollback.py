@@ -1,6 +1,7 @@
 """What a rollback carries back: over changes of users, and both sides on real file systems."""
 
 import asyncio
+import json
 import os
 import shutil
 import stat
@@ -28,6 +29,7 @@ from migrator.site.filesystem import FileSystemCommand
 from tests.conftest import MakeXfs
 from tests.support.cut_site import CutSite, cut_site, top_facts
 from tests.support.delta_changes import MANY, MANY_BYTES, VANISHED, build, change, let_settle, rewrite, standing, write
+from tests.support.records import rows_of
 from tests.support.snapshots import snapshot
 
 pytestmark = pytest.mark.needs_root
@@ -118,6 +120,60 @@ def test_attributes_that_the_target_cannot_keep_stay_on_the_source(scratch: Path
         site.rollback()
         assert os.getxattr(site.source() / "kept" / "0", "security.rich") == b"only here"
         assert (site.source() / "kept" / "1").read_text().endswith("more")
+
+
+@pytest.mark.guarantee("rollback")
+def test_links_into_the_mount_lead_to_the_side_that_the_user_works_on(scratch: Path, make_xfs: MakeXfs) -> None:
+    source, target = make_xfs(), make_xfs()
+
+    def linked(tree: Path) -> None:
+        build(tree)
+        (tree / "inward").symlink_to(tree / "kept" / "0")
+        (tree / "outward").symlink_to("/usr/lib")
+        let_settle()  # otherwise the final pass sends the files again
+
+    def links_of(tree: Path) -> dict[str, str]:
+        return {path.name: str(path.readlink()) for path in tree.iterdir() if path.is_symlink()}
+
+    with cut_site(
+        scratch, source, target, stages=("pre-freeze",), fill=linked, transfer="rewrite_links = true"
+    ) as site:
+        (plan,) = (site.directory / "plans").glob("*.json")
+        surprises = {one["kind"]: one["count"] for one in json.loads(plan.read_text())["surprises"]}
+        assert (surprises["symlink-rewritten"], "symlink-into-source-mount" in surprises) == (1, False)
+        (verified,) = site.call("verify", "--all", "--json").json
+        assert (verified["expected"]["symlink-rewritten"], verified["differences"]) == (1, {})
+        before = links_of(site.source())
+        there = before | {"inward": f"{site.target()}/kept/0"}
+        assert links_of(site.target()) == there
+        # A delta pass sends a new one, and no other.
+        (site.source() / "late").symlink_to(site.source() / "kept")
+        site.call("run", "--all", "--json")
+        kept = (site.target() / "inward").lstat().st_ino
+        let_settle()
+        site.cutover()
+        assert (site.target() / "inward").lstat().st_ino == kept
+        assert links_of(site.target()) == there | {"late": f"{site.target()}/kept"}
+        kept = (site.source() / "inward").lstat().st_ino
+        (site.target() / "made").symlink_to(site.target() / "kept")
+        (site.target() / "late").unlink()
+        (site.target() / "late").symlink_to(site.target() / "kept" / "1")
+        let_settle()
+        site.rollback()
+        assert (site.source() / "inward").lstat().st_ino == kept
+        assert links_of(site.source()) == before | {
+            "made": f"{site.source()}/kept",
+            "late": f"{site.source()}/kept/1",
+        }
+        (ledger,) = (site.directory / "state" / "back").glob("*/ledger.db")
+        ((found, counted),) = rows_of(ledger, "SELECT differences, expected FROM verifications")
+        assert (json.loads(found), json.loads(counted)["symlink-rewritten"]) == ({}, 3)
+        let_settle()
+        site.cutover()
+        assert links_of(site.target()) == there | {
+            "made": f"{site.target()}/kept",
+            "late": f"{site.target()}/kept/1",
+        }
 
 
 @pytest.mark.exhaustive

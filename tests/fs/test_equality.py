@@ -17,8 +17,8 @@ from migrator.catalog.files import rows_of
 from migrator.catalog.model import SETTLED_BEFORE_SCAN_S
 from migrator.core.entry import Entry, EntryType
 from migrator.core.units import NS_PER_S
-from migrator.fs.model import TargetCapabilities
-from migrator.fs.rules import compare
+from migrator.fs.model import RewrittenLinks, TargetCapabilities
+from migrator.fs.rules import compare, expected_link
 from migrator.fs.rules_equality import (
     FileState,
     is_copy,
@@ -157,3 +157,59 @@ def test_the_compiled_copy_keeps_an_existing_file_exactly_if_it_is_a_copy(
     ran = run_copy(source, target, listed(*(name.encode() for name in cases)), *granularity)
     assert ran.returncode == 0, ran.stderr
     assert {name: (target / name).read_bytes() for name in cases} == expected
+
+
+LINKS = RewrittenLinks(source=b"/mnt/gl", target=b"/srv/bee/of it")
+TEXTS = {
+    b"/mnt/gl": b"/srv/bee/of it",
+    b"/mnt/gl/": b"/srv/bee/of it/",
+    b"/mnt/gl/home/a": b"/srv/bee/of it/home/a",
+    b"/mnt/gl//a/./b": b"/srv/bee/of it//a/./b",
+    b"/mnt/gl/..a/b../...": b"/srv/bee/of it/..a/b../...",
+    b"/mnt/gl/\xff\n'": b"/srv/bee/of it/\xff\n'",
+    b"/mnt/glx/a": b"/mnt/glx/a",
+    b"/mnt/g": b"/mnt/g",
+    b"//mnt/gl/a": b"//mnt/gl/a",
+    b"mnt/gl/a": b"mnt/gl/a",
+    b"/mnt/gl/../other": b"/mnt/gl/../other",
+    b"/mnt/gl/a/..": b"/mnt/gl/a/..",
+    b"/srv/bee/of it/a": b"/srv/bee/of it/a",
+    b"../gl": b"../gl",
+}
+"""Texts of symlinks on the source, and on the target."""
+
+
+def test_a_rewritten_symlink_is_a_copy_and_no_other(database: duckdb.DuckDBPyConnection) -> None:
+    capabilities = TargetCapabilities(rewritten_links=LINKS)
+    assert {text: expected_link(text, LINKS) for text in TEXTS} == TEXTS
+    assert {text: expected_link(text, None) for text in TEXTS} == {text: text for text in TEXTS}
+    for text, (there, question) in product(
+        TEXTS, [(there, same_content_sql("a.", "b.", links=LINKS)) for there in {*TEXTS, *TEXTS.values()}]
+    ):
+        link, other = (entry(type=EntryType.SYMLINK, symlink_target=one) for one in (text, there))
+        same = TEXTS[text] == there
+        assert is_copy(link, other, capabilities) is same, (text, there)
+        assert answers(database, link, other, question) == (same,), (text, there)
+        compared = compare(link, other, capabilities)
+        assert [one.kind.value for one in compared.differences] == ([] if same else ["symlink-target"])
+        assert [one.kind.value for one in compared.losses] == (["symlink-rewritten"] if same and text != there else [])
+
+
+@pytest.mark.needs_root
+def test_the_compiled_copy_rewrites_symlinks_as_comparisons_expect(tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    source.mkdir()
+    target.mkdir()
+    texts = {f"{number}": text for number, text in enumerate(TEXTS)}
+    for name, text in texts.items():
+        os.symlink(text, os.fsencode(source / name))  # noqa: PTH211 - as below
+    links = ("--links-from", os.fsdecode(LINKS.source), "--links-to", os.fsdecode(LINKS.target))
+    inodes = set()
+    for _ in range(2):
+        ran = run_copy(source, target, listed(*(name.encode() for name in texts)), *links)
+        assert (ran.returncode, ran.stderr) == (0, b"")
+        # A Path would be normalised.
+        found = {name: os.fsencode(os.readlink(target / name)) for name in texts}  # noqa: PTH115
+        assert found == {name: TEXTS[text] for name, text in texts.items()}
+        inodes.add(tuple((target / name).lstat().st_ino for name in texts))
+    assert len(inodes) == 1

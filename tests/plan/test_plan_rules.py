@@ -11,7 +11,7 @@ from migrator.catalog.model import CatalogRecord
 from migrator.core.entry import ACL_ACCESS, Entry, EntryType, UserTree
 from migrator.core.units import DAY_S, GIB, HOUR_S, TIB
 from migrator.cutover.model import ENDED_STATES, SETTLED_STATES, UNDER_WAY_STATES, CutoverRecord, CutoverState
-from migrator.fs.model import CapacitySample, Side, SurpriseKind
+from migrator.fs.model import CapacitySample, RewrittenLinks, Side, SurpriseKind
 from migrator.plan import rules as plan_rules
 from migrator.plan import rules_surprises as plan_rules_surprises
 from migrator.plan.rules_forecast import Growth, SizeSample, choose_growth, measure, moved_since, purge_times
@@ -199,6 +199,10 @@ ANY_TREE = b"home/alice"
 def test_symlinks_are_judged_by_where_they_lead(target: bytes, expected: SurpriseKind | None) -> None:
     row = plan_rules_surprises.SymlinkRow(path=b"home/alice/link", tree=ANY_TREE, target=target)
     assert plan_rules_surprises.judge_symlink(row, TREES, b"/mnt/gluster/") is expected
+    links = RewrittenLinks(source=b"/mnt/gluster", target=b"/mnt/beegfs")
+    rewritten = target in (b"/mnt/gluster", b"/mnt/gluster/home/alice/x")
+    found = plan_rules_surprises.judge_symlink(row, TREES, b"/mnt/gluster/", links=links)
+    assert found is (SurpriseKind.SYMLINK_REWRITTEN if rewritten else expected)
 
 
 @pytest.mark.parametrize(

@@ -109,12 +109,19 @@ class CutSite:
         return self.link(user).resolve(strict=True)
 
     def write(
-        self, *, link: str | None = None, freeze: str = "hook", cutover: str = "", more: str = "", compare: bool = False
+        self,
+        *,
+        link: str | None = None,
+        freeze: str = "hook",
+        cutover: str = "",
+        more: str = "",
+        compare: bool = False,
+        transfer: str = "",
     ) -> None:
-        """site.toml; `cutover` are more keys of that section, `more` is any text."""
+        """site.toml; `cutover` and `transfer` are more keys of those sections, `more` is any text."""
         place = str(self.link("{user}")) if link is None else link
         keys = f'freeze = "{freeze}"\nlink = "{place}"\ncompare = {str(compare).lower()}'
-        self.site.write(transfer=f"[cutover]\n{keys}\n{cutover}\n{more}")
+        self.site.write(transfer=f"{transfer}\n[cutover]\n{keys}\n{cutover}\n{more}")
 
     def hook(self, where: str, text: str = "exit 0") -> Path:
         """A hook that writes its stage, its state and its user down, and then does what the text says."""
@@ -199,6 +206,7 @@ def cut_site(
     stages: tuple[str, ...] = STAGES,
     fill: Callable[[Path], None] | None = None,
     prepared: bool = True,
+    transfer: str = "",
 ) -> Iterator[CutSite]:
     """A site whose users were copied and verified (if `prepared`); ann's top has ACLs, each stage a hook."""
     made = CutSite(RealSite(directory / "site", source, target))
@@ -214,7 +222,7 @@ def cut_site(
         made.link(user).symlink_to(tree)
     run_tool("setfacl", "-m", "u:60009:rwx", str(made.source("ann")))
     run_tool("setfacl", "-d", "-m", "u:60009:r-x", str(made.source("ann")))
-    made.write()
+    made.write(transfer=transfer)
     for stage in stages:
         made.hook(f"{stage}.d/50-said")
     made.call("init")

@@ -119,6 +119,10 @@ static bool take_options(int argc, char **argv, struct options *options) {
             taken = take_id_map(value, &options->owners.users);
         else if (strcmp(word, "--gids") == 0)
             taken = take_id_map(value, &options->owners.groups);
+        else if (strcmp(word, "--links-from") == 0)
+            taken = (options->links_from = value) != NULL;
+        else if (strcmp(word, "--links-to") == 0)
+            taken = (options->links_to = value) != NULL;
         else if (strcmp(word, "--kind") == 0)
             taken = kind_seen = take_kind(value, &options->kind);
         else if (strcmp(word, "--times") == 0)
@@ -135,7 +139,7 @@ static bool take_options(int argc, char **argv, struct options *options) {
     /* On anything but a brick, mdata would be a user's own attribute. */
     return options->source != NULL && options->target != NULL && kind_seen && options->name_seed <= INT64_MAX &&
            options->in_flight > 0 && (options->brick || (!options->times_from_mdata && !options->distributed)) &&
-           (!options->brick || times_seen);
+           (!options->brick || times_seen) && (options->links_from == NULL) == (options->links_to == NULL);
 }
 
 enum result copy_path(struct copier *copier, const struct record *record, size_t index) {

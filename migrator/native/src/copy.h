@@ -55,6 +55,8 @@ struct options {
     bool devices;
     bool fifos;
     bool sockets;
+    const char *links_from; /* absolute symlinks that begin so ... */
+    const char *links_to;   /* ... begin so on the target; both NULL: none are changed */
     int64_t granularity_ns;
     uint64_t bwlimit_bytes_per_s; /* 0: no limit */
     uint64_t in_flight;           /* the number of paths that are copied at the same time */

@@ -54,6 +54,30 @@ static enum result keep_node(struct copier *copier, const char *name, const stru
     return touched < 0 ? RESULT_FAILED : RESULT_FINE;
 }
 
+/* Whether a path has a component `..`. */
+static bool climbs(const char *path) {
+    for (const char *at = path; (at = strstr(at, "/..")) != NULL; at++)
+        if (at[3] == '/' || at[3] == '\0')
+            return true;
+    return false;
+}
+
+/* The text of a symlink on the target, as expected_link() of fs/rules.py defines it, in place; the new length, or -1 if there
+ * is no room for it. */
+static ssize_t rewrite(const struct options *options, char *text, ssize_t length) {
+    if (options->links_from == NULL)
+        return length;
+    size_t from = strlen(options->links_from), to = strlen(options->links_to);
+    if (strncmp(text, options->links_from, from) != 0 || (text[from] != '/' && text[from] != '\0') || climbs(text))
+        return length;
+    size_t rest = (size_t)length - from;
+    if (to + rest >= SYMLINK_ROOM)
+        return -1;
+    memmove(text + to, text + from, rest + 1);
+    memcpy(text, options->links_to, to);
+    return (ssize_t)(to + rest);
+}
+
 static enum result copy_symlink(struct copier *copier, const char *name) {
     char text[SYMLINK_ROOM], there[SYMLINK_ROOM], temporary[NAME_ROOM];
     struct stat existing;
@@ -62,6 +86,10 @@ static enum result copy_symlink(struct copier *copier, const char *name) {
     if (length < 0)
         return source_failed(copier, "read link");
     text[length] = '\0';
+    if ((length = rewrite(copier->options, text, length)) < 0) {
+        errno = ENAMETOOLONG;
+        return target_failed(copier, "make symlink");
+    }
     ssize_t there_length = readlinkat(copier->target_directory, name, there, sizeof there);
     if (there_length == length && memcmp(text, there, (size_t)length) == 0 &&
         fstatat(copier->target_directory, name, &existing, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(existing.st_mode))

@@ -296,8 +296,10 @@ def _attributes(capabilities: TargetCapabilities) -> Sequence[bytes]:
         (capabilities.makes_fifos, b"--fifos"),
         (capabilities.makes_sockets, b"--sockets"),
     )
+    links = capabilities.rewritten_links
     return (
         *(flag for kept, flag in flags if kept),
+        *(() if links is None else (b"--links-from", links.source, b"--links-to", links.target)),
         *(b"--granularity-ns", b"%d" % capabilities.time_granularity_ns),
         *(b"--max-xattr-bytes", b"%d" % capabilities.max_xattr_value_bytes),
         *(b"--max-xattr-name-bytes", b"%d" % capabilities.max_xattr_name_bytes),
