@@ -153,7 +153,7 @@ CLIENT = ClientSeen(brick="gl1:/b", address="10.0.0.9:49151")
         (replace(FACTS, clients=None), "volume status VOLUME clients"),
         (replace(FACTS, clients_unseen=("gl1: no answer",)), "gl1: no answer"),
         (replace(FACTS, clients=(CLIENT,)), "10.0.0.9 (1 connection)"),
-        (replace(FACTS, opened=Writers(unseen=("brick gl1:/b",))), "open was not seen"),
+        (replace(FACTS, opened=Writers(unseen=("brick gl1:/b",))), "brick gl1:/b"),
         (replace(FACTS, opened=Writers(open_files=(OPEN, OPEN))), "1 path is open: home/alice/x\\x0a"),
     ],
 )
