@@ -43,7 +43,7 @@ def test_limits_are_shown_kept_and_reset(planned: Site) -> None:
     site = planned
     nothing = asked(site, "tune")
     assert nothing["controls"] == {"hold": None, "tuned": None}
-    unset = dict.fromkeys(("jobs", "bwlimit_bytes_per_s", "max_latency_s", "max_load")) | {"nothing": False}
+    unset = dict.fromkeys(("jobs", "bwlimit_bytes_per_s", "max_latency_s", "max_load"))
     assert nothing["given"] == unset | {"jobs": 4}
     asked(site, "tune", "--jobs", "2", "--bwlimit", "10MiB")
     tuned = asked(site, "tune", "--max-latency", "50ms", "--max-load", "8")["controls"]["tuned"]
