@@ -2,6 +2,8 @@
  *
  *     copy --source DIRECTORY --target DIRECTORY --kind KIND [OPTION...] < LIST
  *
+ * With one of the trees alone it is one end of a copy (copy_ends.h).
+ *
  * KIND is the content of the list: directories (made with attributes but without times), files (all that are not
  * directories), ranges (parts of big files), directory-times (the directories again, to set their times). copy_list.c
  * describes the list, copy_events.c the output.
@@ -33,7 +35,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "copy.h"
+#include "copy_ends.h"
 
 int copy_main(int argc, char **argv);
 
@@ -95,6 +97,7 @@ static bool take_options(int argc, char **argv, struct options *options) {
         {"--bwlimit", &options->bwlimit_bytes_per_s},
         {"--in-flight", &options->in_flight},
         {"--name-seed", &options->name_seed},
+        {"--list-bytes", &options->list_bytes},
         {"--max-xattr-bytes", &options->max_xattr_bytes},
         {"--max-xattr-name-bytes", &options->max_xattr_name_bytes},
         {"--max-acl-entries", &options->max_acl_entries},
@@ -137,32 +140,63 @@ static bool take_options(int argc, char **argv, struct options *options) {
         options->in_flight = MOST_IN_FLIGHT;
     options->granularity_ns = granularity_ns > 0 ? (int64_t)granularity_ns : 1;
     /* On anything but a brick, mdata would be a user's own attribute. */
-    return options->source != NULL && options->target != NULL && kind_seen && options->name_seed <= INT64_MAX &&
+    /* Of two ends, each has one tree. */
+    bool two_ends = options->list_bytes > 0;
+    return two_ends == ((options->source == NULL) != (options->target == NULL)) &&
+           (options->source != NULL || options->target != NULL) && kind_seen && options->name_seed <= INT64_MAX &&
            options->in_flight > 0 && (options->brick || (!options->times_from_mdata && !options->distributed)) &&
            (!options->brick || times_seen) && (options->links_from == NULL) == (options->links_to == NULL);
 }
 
-enum result copy_path(struct copier *copier, const struct record *record, size_t index) {
-    copier->record = record;
-    if (enter(copier, record) < 0) {
-        bool gone = copier->failed_side == SIDE_SOURCE && copier->failed_errno == ENOENT;
-        return gone ? RESULT_VANISHED : RESULT_FAILED;
-    }
+enum result look_up(struct copier *copier, const struct record *record, int *in) {
+    *in = -1;
     if (copier->options->kind == KIND_RANGES)
-        return copy_one_range(copier, record);
-    int linked = link_to_first(copier, record);
-    if (linked != 0)
-        return linked < 0 ? RESULT_FAILED : RESULT_FINE;
+        return open_range(copier, record, in);
     bool listed_as_directory = copier->options->kind != KIND_FILES;
-    /* copy_file and copy_node refuse each other's types. A path that is swapped at every turn is given up after TRIES
+    /* open_file and read_node refuse each other's types. A path that is swapped at every turn is given up after TRIES
      * turns. */
     enum result result = RESULT_NOT_A_FILE;
     for (int turn = 0; turn < TRIES && result == RESULT_NOT_A_FILE; turn++) {
         if (!listed_as_directory || turn > 0)
-            result = copy_file(copier, record);
+            result = open_file(copier, record, in);
         if (result == RESULT_NOT_A_FILE)
-            result = copy_node(copier, record);
+            result = read_node(copier, record);
     }
+    return result;
+}
+
+/* Make a path on the target, whose attributes were read. */
+static enum result write_path(struct copier *copier, const struct record *record, int in) {
+    if (copier->options->kind == KIND_RANGES)
+        return write_range(copier, record, in);
+    return S_ISREG(copier->attributes.facts.st_mode) ? write_file(copier, record, in) : write_node(copier, record);
+}
+
+enum result copy_path(struct copier *copier, const struct record *record, size_t index) {
+    bool far = copier->inbox != NULL; /* the other end has read the path */
+    bool ranges = copier->options->kind == KIND_RANGES;
+    copier->record = record;
+    enum result result = far ? take_entry(copier, index) : RESULT_FINE;
+    if (result != RESULT_FINE && result != RESULT_VANISHED)
+        return result;
+    if (enter(copier, record) < 0) {
+        bool gone = copier->failed_side == SIDE_SOURCE && copier->failed_errno == ENOENT;
+        return gone || result == RESULT_VANISHED ? RESULT_VANISHED : RESULT_FAILED;
+    }
+    if (result == RESULT_FINE && !ranges) {
+        int linked = link_to_first(copier, record, far ? &copier->attributes.facts : NULL);
+        if (linked != 0)
+            return linked < 0 ? RESULT_FAILED : RESULT_FINE;
+    }
+    int in = -1;
+    if (!far)
+        result = look_up(copier, record, &in);
+    if (result == RESULT_FINE)
+        result = write_path(copier, record, in);
+    if (in >= 0)
+        close(in);
+    if (ranges)
+        return result;
     bool arrived = result == RESULT_FINE || result == RESULT_CHANGED;
     if (arrived)
         remember_first(copier, record, index);
@@ -210,13 +244,20 @@ static bool make_room_for_groups(struct copier *copier) {
 }
 
 static bool make_room(struct copier *copier) {
-    if (copier->options->digest && !make_digest(copier))
+    const struct options *options = copier->options;
+    /* What one end has read and the other has written is compared. */
+    if ((options->digest || options->list_bytes > 0) && !make_digest(copier))
+        return false;
+    if ((copier->link_text = malloc(LINK_TEXT_ROOM)) == NULL)
+        return false;
+    if (options->source == NULL && (copier->inbox = make_inbox()) == NULL)
         return false;
     return posix_memalign((void **)&copier->buffer, 4096, COPY_BUFFER_BYTES) == 0;
 }
 
 static void release(struct copier *copier) {
     free(copier->buffer);
+    free(copier->link_text);
     free_digest(copier);
     free(copier->attributes.names);
     free(copier->attributes.values);
@@ -260,13 +301,25 @@ static void copy_at(struct copier *copier, size_t index) {
     tick();
 }
 
+enum share { ALL, GROUPS, ALL_BUT_GROUPS };
+
+/* Copy a part of the list in its order. At most REQUESTED_AT_ONCE paths. */
+static void copy_some(struct copier *copier, size_t from, size_t end, enum share share) {
+    size_t indices[REQUESTED_AT_ONCE], count = 0;
+    for (size_t index = from; index < end && index < copier->list->count; index++)
+        if (share == ALL || is_of_group(copier, &copier->list->records[index]) == (share == GROUPS))
+            indices[count++] = index;
+    if (count > 0 && copier->inbox != NULL)
+        request_entries(copier, indices, count);
+    for (size_t at = 0; at < count && !is_stopped(); at++)
+        copy_at(copier, indices[at]);
+}
+
 /* Copy paths of the list until all are taken, except names of link groups. */
 static void copy_others(struct copier *copier) {
-    size_t count = copier->list->count, index, end;
-    while ((index = take_piece(count, copier->options->in_flight, &end)) < count)
-        for (; index < end && !is_stopped(); index++)
-            if (!is_of_group(copier, &copier->list->records[index]))
-                copy_at(copier, index);
+    size_t count = copier->list->count, from, end;
+    while ((from = take_piece(count, copier->options->in_flight, &end)) < count)
+        copy_some(copier, from, end, ALL_BUT_GROUPS);
 }
 
 static void *copy_beside(void *argument) {
@@ -278,10 +331,9 @@ static void *copy_beside(void *argument) {
 }
 
 /* One after the other, in the order of the list. */
-static void copy_in_order(struct copier *copier, bool groups_only) {
-    for (size_t index = 0; index < copier->list->count && !is_stopped(); index++)
-        if (!groups_only || is_of_group(copier, &copier->list->records[index]))
-            copy_at(copier, index);
+static void copy_in_order(struct copier *copier, enum share share) {
+    for (size_t from = 0; from < copier->list->count && !is_stopped(); from += REQUESTED_AT_ONCE)
+        copy_some(copier, from, from + REQUESTED_AT_ONCE, share);
 }
 
 /* Many at the same time. Where a thread cannot be had, there are fewer. */
@@ -297,7 +349,7 @@ static void copy_in_flight(struct copier *copier, size_t count) {
         release(other);
         break;
     }
-    copy_in_order(copier, true);
+    copy_in_order(copier, GROUPS);
     copy_others(copier);
     for (size_t at = 0; at < started; at++)
         pthread_join(threads[at], NULL);
@@ -316,7 +368,7 @@ static void copy_list(struct copier *copier) {
         copy_in_flight(copier, count);
         return;
     }
-    copy_in_order(copier, false);
+    copy_in_order(copier, ALL);
 }
 
 static int usage(const char *message, int code) {
@@ -331,13 +383,13 @@ int copy_main(int argc, char **argv) {
     if (!take_options(argc, argv, &options))
         return usage("unknown or missing options (it is started by migrator)", EXIT_USAGE);
     umask(0);
-    copier.source_tree = open_tree(options.source, false);
-    if (copier.source_tree < 0)
+    copier.source_tree = options.source == NULL ? -1 : open_tree(options.source, false);
+    if (options.source != NULL && copier.source_tree < 0)
         return usage("the source's tree cannot be opened", EXIT_NO_TREE);
-    copier.target_tree = open_tree(options.target, true);
-    if (copier.target_tree < 0)
+    copier.target_tree = options.target == NULL ? -1 : open_tree(options.target, true);
+    if (options.target != NULL && copier.target_tree < 0)
         return usage("the target's tree cannot be opened", EXIT_NO_TREE);
-    if (!read_list(STDIN_FILENO, &list)) {
+    if (!read_list(STDIN_FILENO, &list, options.list_bytes)) {
         release_all(&copier, &list);
         return usage("the list of paths is malformed", EXIT_BAD_LIST);
     }
@@ -345,7 +397,13 @@ int copy_main(int argc, char **argv) {
         release_all(&copier, &list);
         return usage("no memory", EXIT_NO_MEMORY);
     }
+    if (options.target == NULL)
+        serve(&copier);
     start_events(&options);
+    if (options.source == NULL && !start_receiving()) {
+        release_all(&copier, &list);
+        return usage("no thread can be started", EXIT_NO_MEMORY);
+    }
     copy_list(&copier);
     end_events();
     release_all(&copier, &list);

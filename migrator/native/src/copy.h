@@ -19,6 +19,7 @@ enum {
     EXIT_NO_TREE = 66,
     EXIT_NO_MEMORY = 71,
     EXIT_NOBODY_LISTENS = 74,
+    EXIT_OTHER_END_LOST = 75,
 };
 
 /* The mode of a directory until it gets its attributes. */
@@ -61,6 +62,7 @@ struct options {
     uint64_t bwlimit_bytes_per_s; /* 0: no limit */
     uint64_t in_flight;           /* the number of paths that are copied at the same time */
     uint64_t name_seed;           /* of temporary names: random for each site */
+    uint64_t list_bytes;          /* of a copy with two ends; 0: one end has both trees */
     uint64_t max_xattr_bytes;
     uint64_t max_xattr_name_bytes;
     uint64_t max_acl_entries;
@@ -138,6 +140,10 @@ struct facts {
 
 enum where { WHERE_UNKNOWN, WHERE_SOURCE, WHERE_TARGET };
 
+/* What a thread has to do with the other end of a copy with two ends (copy_ends.h). */
+struct inbox;
+struct outbox;
+
 struct copier {
     const struct options *options;
     const struct list *list;
@@ -157,6 +163,9 @@ struct copier {
     struct first_name *first_names;
     size_t first_names_room;
     unsigned char *buffer;
+    char *link_text; /* of the current path, if it is a symlink */
+    struct inbox *inbox;   /* of a writing end */
+    struct outbox *outbox; /* of a reading end */
     void *digest; /* of the current file's content; NULL: none is wanted */
     bool digested;
     struct facts digested_facts;
@@ -167,11 +176,12 @@ struct copier {
 };
 
 #define COPY_BUFFER_BYTES ((size_t)1 << 20)
+#define LINK_TEXT_ROOM ((size_t)8192)
 #define NAME_ROOM 256
 #define TRIES 3
 
 /* copy_list.c */
-bool read_list(int fd, struct list *list);
+bool read_list(int fd, struct list *list, uint64_t length);
 
 /* copy_events.c: for any thread */
 void start_events(const struct options *options);
@@ -182,6 +192,7 @@ void report_problem(const struct copier *copier, size_t index, enum problem prob
 bool is_stopped(void);
 void end_events(void);
 __attribute__((format(printf, 1, 2))) void print_event(const char *format, ...);
+void print_request(const char *line);
 int failed(struct copier *copier, enum side side, const char *operation);
 
 /* digest.c */
@@ -192,6 +203,7 @@ void add_to_digest(struct copier *copier, const unsigned char *bytes, size_t len
 void add_hole_to_digest(struct copier *copier, off_t length);
 void end_digest(struct copier *copier, int in);
 void report_digest(const struct copier *copier);
+void digest_value(const struct copier *copier, uint8_t *value);
 
 /* copy_places.c */
 int open_tree(const char *path, bool readable);
@@ -207,6 +219,10 @@ int put_in_place(struct copier *copier, const char *temporary, const char *name)
 
 /* copy_attributes.c */
 int read_attributes(struct copier *copier, struct handle handle, struct attributes *attributes);
+bool may_carry(const struct options *options, const char *name, size_t length);
+void drop_attributes(struct attributes *attributes);
+bool add_attribute_room(struct attributes *attributes, size_t names, size_t values);
+bool keep_attribute(struct attributes *attributes, const char *name, size_t length);
 int read_brick_time(struct copier *copier, struct handle handle, struct attributes *attributes);
 bool is_moved(const struct copier *copier, const struct attributes *attributes);
 int dress(struct copier *copier, struct handle handle, const struct stat *existing, bool *changed);
@@ -232,13 +248,24 @@ int copy_content(struct copier *copier, int in, int out, const struct stat *fact
 /* 0, -1 on a reported error, or RANGE_CUT if the source returned less than the range. */
 enum { RANGE_CUT = 1 };
 int copy_range(struct copier *copier, int in, int out, uint64_t offset, uint64_t end);
+int write_at(struct copier *copier, int out, const unsigned char *bytes, size_t length, off_t offset);
+int write_back(struct copier *copier, int out, off_t from, off_t end);
+int clear(struct copier *copier, int out, off_t from, off_t end);
+/* Write-back of a big file starts in pieces of this size during the copy. So the final sync is short, and the disks are
+ * not idle before it. */
+#define WRITTEN_BACK_BYTES ((off_t)8 << 20)
 
 /* copy_file.c, copy_ranges.c, copy_nodes.c */
 enum result copy_path(struct copier *copier, const struct record *record, size_t index);
+/* Read the attributes of a path, in its current state. A file is opened for its content (`*in`, else -1). */
+enum result look_up(struct copier *copier, const struct record *record, int *in);
 void report(struct copier *copier, size_t index, enum result result);
-enum result copy_file(struct copier *copier, const struct record *record);
-enum result copy_one_range(struct copier *copier, const struct record *record);
-enum result copy_node(struct copier *copier, const struct record *record);
+enum result open_file(struct copier *copier, const struct record *record, int *in);
+enum result write_file(struct copier *copier, const struct record *record, int in);
+enum result open_range(struct copier *copier, const struct record *record, int *in);
+enum result write_range(struct copier *copier, const struct record *record, int in);
+enum result read_node(struct copier *copier, const struct record *record);
+enum result write_node(struct copier *copier, const struct record *record);
 enum result source_failed(struct copier *copier, const char *operation);
 int open_part(struct copier *copier, const struct record *record, const char *name, char *part);
 bool is_there(const struct copier *copier, const char *name, struct stat *existing);
@@ -247,8 +274,9 @@ int open_source(struct copier *copier, const char *name);
 bool is_same_moment(const struct attributes *before, const struct attributes *after);
 int read_again(struct copier *copier, int in, struct attributes *after);
 int dress_existing(struct copier *copier, const char *name, const struct stat *existing, int64_t mtime_ns, bool with_time);
-/* Link the path to a file of its group on the target: 1 if that was done, 0 if not, -1 for failed(). */
-int link_to_first(struct copier *copier, const struct record *record);
+/* Link the path to a file of its group on the target: 1 if that was done, 0 if not, -1 for failed(). `seen` NULL: its
+ * facts are read first. */
+int link_to_first(struct copier *copier, const struct record *record, const struct stat *seen);
 void remember_first(struct copier *copier, const struct record *record, size_t index);
 
 #endif

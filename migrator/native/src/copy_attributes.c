@@ -104,7 +104,21 @@ static bool read_value(struct handle handle, const char *name, struct attributes
     }
 }
 
-static bool keep(struct attributes *attributes, const char *name, size_t length) {
+/* Whether the attribute is carried, and not too big for the target. */
+bool may_carry(const struct options *options, const char *name, size_t length) {
+    return travels(options, name) && has_room(options, name, length);
+}
+
+void drop_attributes(struct attributes *attributes) { attributes->kept_count = attributes->values_length = 0; }
+
+/* Make room for that many bytes of all names and all values. Not to be called once attributes are kept: they point there. */
+bool add_attribute_room(struct attributes *attributes, size_t names, size_t values) {
+    return grow((void **)&attributes->names, &attributes->names_room, names) &&
+           grow((void **)&attributes->values, &attributes->values_room, values);
+}
+
+/* Keep the attribute whose value is the next one in `values`. */
+bool keep_attribute(struct attributes *attributes, const char *name, size_t length) {
     size_t room = attributes->kept_room * sizeof *attributes->kept;
     if (!grow((void **)&attributes->kept, &room, (attributes->kept_count + 1) * sizeof *attributes->kept))
         return false;
@@ -150,7 +164,7 @@ int read_brick_time(struct copier *copier, struct handle handle, struct attribut
 /* All attributes except the facts of stat(2), which the caller has set already. */
 int read_attributes(struct copier *copier, struct handle handle, struct attributes *attributes) {
     const struct options *options = copier->options;
-    attributes->kept_count = attributes->values_length = 0;
+    drop_attributes(attributes);
     attributes->link_to = attributes->corrupted = false;
     attributes->mtime_ns = own_time(copier, &attributes->facts);
     attributes->atime_ns = time_ns(&attributes->facts.st_atim);
@@ -180,7 +194,7 @@ int read_attributes(struct copier *copier, struct handle handle, struct attribut
         }
         if (is_acl(name))
             map_acl(&options->owners, attributes->values + attributes->values_length, size);
-        if (has_room(options, name, size) && !keep(attributes, name, size))
+        if (has_room(options, name, size) && !keep_attribute(attributes, name, size))
             return failed(copier, SIDE_SOURCE, "get xattr");
     }
     if (options->distributed && !attributes->link_to && gluster_hides_marks(attributes->facts.st_mode))

@@ -6,18 +6,17 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "copy.h"
+#include "copy_ends.h"
 
 #define BLOCK_BYTES 4096
 #define SECTOR_BYTES 512
-/* Write-back of a big file starts in pieces of this size during the copy. So the final sync is short, and the disks are
- * not idle before it. */
-#define WRITTEN_BACK_BYTES ((off_t)8 << 20)
 /* A small file without holes is detected by its blocks; a larger file may have as many blocks as bytes, and holes
  * too. */
 #define ASK_FOR_HOLES_FROM_BYTES ((off_t)1 << 20)
 
-static int write_at(struct copier *copier, int out, const unsigned char *bytes, size_t length, off_t offset) {
+int write_at(struct copier *copier, int out, const unsigned char *bytes, size_t length, off_t offset) {
+    if (copier->outbox != NULL)
+        return send_piece(copier, bytes, length, offset);
     while (length > 0) {
         ssize_t written = pwrite(out, bytes, length, offset);
         if (written < 0 && errno == EINTR)
@@ -58,8 +57,8 @@ static int write_sparse(struct copier *copier, int out, const unsigned char *byt
 
 /* Start the write-back of [from, end) without waiting; nothing relies on it. If the file system does not support that,
  * the sync writes everything. */
-static int write_back(struct copier *copier, int out, off_t from, off_t end) {
-    if (sync_file_range(out, from, end - from, SYNC_FILE_RANGE_WRITE) == 0)
+int write_back(struct copier *copier, int out, off_t from, off_t end) {
+    if (copier->outbox != NULL || sync_file_range(out, from, end - from, SYNC_FILE_RANGE_WRITE) == 0)
         return 0;
     bool lost = errno == EIO || errno == ENOSPC || errno == EDQUOT;
     return lost ? failed(copier, SIDE_TARGET, "write") : 0;
@@ -155,7 +154,7 @@ int copy_content(struct copier *copier, int in, int out, const struct stat *fact
         }
     }
     add_hole_to_digest(copier, end - at);
-    if (ftruncate(out, end) < 0)
+    if (copier->outbox == NULL && ftruncate(out, end) < 0)
         return failed(copier, SIDE_TARGET, "truncate");
     *copied = end;
     return 0;
@@ -163,7 +162,9 @@ int copy_content(struct copier *copier, int in, int out, const struct stat *fact
 
 /* Make [from, end) of a part file read as zeros. Usually it already does: only a range of older content can have left
  * data there. */
-static int clear(struct copier *copier, int out, off_t from, off_t end) {
+int clear(struct copier *copier, int out, off_t from, off_t end) {
+    if (copier->outbox != NULL)
+        return 0;
     off_t size = lseek(out, 0, SEEK_END);
     if (size < 0)
         return failed(copier, SIDE_TARGET, "seek");

@@ -32,6 +32,7 @@ static _Atomic uint64_t files;
 static _Atomic uint64_t bytes_written;
 static _Atomic int64_t printed_at_ns;
 static _Atomic bool stopped;
+static bool reporting; /* not at a reading end: its output is the content */
 static sigset_t urgent;
 
 /* Of the output. */
@@ -80,6 +81,15 @@ void print_event(const char *format, ...) {
     va_end(arguments);
 }
 
+/* Write a line at once, after those that wait. */
+void print_request(const char *line) {
+    pthread_mutex_lock(&printing);
+    flush_lines();
+    waiting_length = (size_t)snprintf(waiting, sizeof waiting, "%s\n", line);
+    flush_lines();
+    pthread_mutex_unlock(&printing);
+}
+
 /* As print_event, for the holder of `printing`. */
 __attribute__((format(printf, 1, 2))) static void print_event_held(const char *format, ...) {
     va_list arguments;
@@ -91,6 +101,7 @@ __attribute__((format(printf, 1, 2))) static void print_event_held(const char *f
 void count_file(void) { atomic_fetch_add(&files, 1); }
 
 void start_events(const struct options *options) {
+    reporting = true;
     limit_bytes_per_s = options->bwlimit_bytes_per_s;
     paced_from_ns = printed_at_ns = now_ns();
     sigemptyset(&urgent);
@@ -107,7 +118,7 @@ static void print_progress(void) {
 void tick(void) {
     int64_t now = now_ns();
     int64_t printed = atomic_load(&printed_at_ns);
-    if (now - printed < TICK_NS || !atomic_compare_exchange_strong(&printed_at_ns, &printed, now))
+    if (!reporting || now - printed < TICK_NS || !atomic_compare_exchange_strong(&printed_at_ns, &printed, now))
         return;
     pthread_mutex_lock(&printing);
     print_progress();

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "copy.h"
+#include "copy_ends.h"
 
 #define PERMISSIONS 0777
 
@@ -75,29 +75,59 @@ void remove_leftover(const struct copier *copier, const char *name) {
     unlinkat(copier->target_directory, temporary, 0);
 }
 
+/* Read the attributes of an open file again, after it has changed. */
+static enum result read_anew(struct copier *copier, int in) {
+    if (copier->inbox != NULL)
+        return take_again(copier);
+    struct handle source = {.fd = in, .name = NULL};
+    if (fstat(in, &copier->attributes.facts) < 0 || read_attributes(copier, source, &copier->attributes) < 0)
+        return source_failed(copier, "stat");
+    return is_moved(copier, &copier->attributes) ? RESULT_MOVED : RESULT_FINE;
+}
+
+static int read_whole(struct copier *copier, int in, int out, off_t *copied, struct attributes *after) {
+    if (copier->inbox != NULL)
+        return receive_content(copier, out, copied, after);
+    if (copy_content(copier, in, out, &copier->attributes.facts, copied) < 0)
+        return -1;
+    end_digest(copier, in);
+    return read_again(copier, in, after);
+}
+
+/* Whether the file may have changed because it is in migration. */
+static enum result judge_changed(struct copier *copier, int in, const struct attributes *after) {
+    if (copier->inbox != NULL)
+        return was_moved(copier) ? RESULT_MOVED : RESULT_CHANGED;
+    struct stat before = copier->attributes.facts;
+    int64_t mtime_ns = copier->attributes.mtime_ns;
+    copier->attributes.facts = after->facts;
+    if (read_attributes(copier, (struct handle){.fd = in, .name = NULL}, &copier->attributes) < 0)
+        return RESULT_FAILED;
+    if (is_moved(copier, &copier->attributes))
+        return RESULT_MOVED;
+    copier->attributes.facts = before;
+    copier->attributes.mtime_ns = mtime_ns;
+    return RESULT_CHANGED;
+}
+
 /* Write content and attributes into an open, empty file. */
 static enum result fill(struct copier *copier, int in, int out) {
-    struct handle source = {.fd = in, .name = NULL};
-    struct handle target = {.fd = out, .name = NULL};
+    mode_t made_mode = copier->attributes.facts.st_mode & PERMISSIONS;
     struct attributes after;
     bool changed = false;
     bool same = false;
     /* On a mount of Gluster, reading the content may set the access time, with O_NOATIME too. */
     const int64_t atime_ns = copier->attributes.atime_ns;
     for (int tried = 0; tried < TRIES && !same; tried++) {
-        if (tried > 0) {
-            if (fstat(in, &copier->attributes.facts) < 0 || read_attributes(copier, source, &copier->attributes) < 0)
-                return source_failed(copier, "stat");
-            if (is_moved(copier, &copier->attributes))
-                return RESULT_MOVED;
-            if (ftruncate(out, 0) < 0)
-                return failed(copier, SIDE_TARGET, "truncate"), RESULT_FAILED;
+        if (tried > 0 || (copier->inbox != NULL && !content_follows(copier))) {
+            enum result anew = read_anew(copier, in);
+            if (anew != RESULT_FINE)
+                return anew;
         }
+        if (tried > 0 && ftruncate(out, 0) < 0)
+            return failed(copier, SIDE_TARGET, "truncate"), RESULT_FAILED;
         off_t copied = 0;
-        if (copy_content(copier, in, out, &copier->attributes.facts, &copied) < 0)
-            return RESULT_FAILED;
-        end_digest(copier, in);
-        if (read_again(copier, in, &after) < 0)
+        if (read_whole(copier, in, out, &copied, &after) < 0)
             return RESULT_FAILED;
         same = is_same_moment(&copier->attributes, &after);
         if (same && copied != copier->attributes.facts.st_size) {
@@ -107,25 +137,19 @@ static enum result fill(struct copier *copier, int in, int out) {
             return failed(copier, SIDE_SOURCE, "read to the end"), RESULT_FAILED;
         }
     }
-    if (!same) {
-        /* The last copy stays, with the time from before it was read, so the next pass detects that it is outdated. But
-         * the file may have changed because it is in migration. */
-        struct stat before = copier->attributes.facts;
-        int64_t mtime_ns = copier->attributes.mtime_ns;
-        copier->attributes.facts = after.facts;
-        if (read_attributes(copier, source, &copier->attributes) < 0)
-            return RESULT_FAILED;
-        if (is_moved(copier, &copier->attributes))
-            return RESULT_MOVED;
-        copier->attributes.facts = before;
-        copier->attributes.mtime_ns = mtime_ns;
-    }
+    /* The last copy stays, with the time from before it was read, so the next pass detects that it is outdated. */
+    enum result result = same ? RESULT_FINE : judge_changed(copier, in, &after);
+    if (result != RESULT_FINE && result != RESULT_CHANGED)
+        return result;
     copier->attributes.atime_ns = atime_ns;
-    if (dress(copier, target, NULL, &changed) < 0)
+    mode_t permissions = copier->attributes.facts.st_mode & PERMISSIONS;
+    if (permissions != made_mode && fchmod(out, permissions) < 0)
+        return failed(copier, SIDE_TARGET, "set mode"), RESULT_FAILED;
+    if (dress(copier, (struct handle){.fd = out, .name = NULL}, NULL, &changed) < 0)
         return RESULT_FAILED;
     if (same)
         report_digest(copier);
-    return same ? RESULT_FINE : RESULT_CHANGED;
+    return result;
 }
 
 /* Clocks of two hosts differ by less than this (the same figure as SETTLED_BEFORE_SCAN_S of catalogs). */
@@ -175,7 +199,8 @@ static enum result finish(struct copier *copier, const struct made *made) {
     return result;
 }
 
-static enum result copy_open_file(struct copier *copier, const struct record *record, int in) {
+/* Copy a file whose attributes were read. */
+enum result write_file(struct copier *copier, const struct record *record, int in) {
     struct made made = {.name = last_component(record)};
     struct stat existing;
     /* If that fails for any reason, the usual way deals with it. */
@@ -202,8 +227,8 @@ static enum result copy_open_file(struct copier *copier, const struct record *re
     return finish(copier, &made);
 }
 
-/* Copy one path that should be a regular file. RESULT_NOT_A_FILE: it has another type. */
-enum result copy_file(struct copier *copier, const struct record *record) {
+/* Open a path that should be a regular file, and read its attributes. RESULT_NOT_A_FILE: it has another type. */
+enum result open_file(struct copier *copier, const struct record *record, int *opened) {
     const char *name = last_component(record);
     struct stat seen;
     /* On a brick no FIFO blocks and no device is real; elsewhere they must not be opened. */
@@ -231,7 +256,10 @@ enum result copy_file(struct copier *copier, const struct record *record) {
     else if (is_moved(copier, &copier->attributes))
         result = RESULT_MOVED;
     else
-        result = copy_open_file(copier, record, in);
-    close(in);
+        result = RESULT_FINE;
+    if (result == RESULT_FINE)
+        *opened = in;
+    else
+        close(in);
     return result;
 }

@@ -12,7 +12,8 @@
 
 #include "copy.h"
 
-static char *read_all(int fd, size_t *length) {
+/* The input, up to a number of bytes. */
+static char *read_all(int fd, size_t *length, uint64_t most) {
     size_t room = 1 << 16;
     char *text = malloc(room);
     *length = 0;
@@ -24,7 +25,8 @@ static char *read_all(int fd, size_t *length) {
                 break;
             text = grown;
         }
-        ssize_t got = read(fd, text + *length, room - *length);
+        uint64_t left = most - *length;
+        ssize_t got = left == 0 ? 0 : read(fd, text + *length, left < room - *length ? (size_t)left : room - *length);
         if (got == 0)
             return text;
         if (got < 0 && errno != EINTR)
@@ -105,12 +107,15 @@ static bool take_record(struct record *record, char *text, size_t length) {
     return record->offset <= UINT64_MAX / 4 && record->length <= UINT64_MAX / 4;
 }
 
-/* Read the whole list, whose size is bounded by that of a chunk. The caller frees it in any case. */
-bool read_list(int fd, struct list *list) {
+/* Read the whole list, whose size is bounded by that of a chunk; it ends after this many bytes (0: with the input). The
+ * caller frees it in any case. */
+bool read_list(int fd, struct list *list, uint64_t bytes) {
     size_t length;
     memset(list, 0, sizeof *list);
-    list->text = read_all(fd, &length);
+    list->text = read_all(fd, &length, bytes == 0 ? UINT64_MAX : bytes);
     if (list->text == NULL)
+        return false;
+    if (bytes > 0 && length != bytes)
         return false;
     if (length > 0 && list->text[length - 1] != '\0')
         return false;

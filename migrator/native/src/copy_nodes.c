@@ -10,7 +10,6 @@
 #include "copy.h"
 
 #define CREATED_MODE 0600
-#define SYMLINK_ROOM 8192
 
 /* Set the missing attributes of an existing entry on the target. 1: something was changed, 0: nothing, -1: failed(). */
 int dress_existing(struct copier *copier, const char *name, const struct stat *existing, int64_t mtime_ns, bool with_time) {
@@ -71,7 +70,7 @@ static ssize_t rewrite(const struct options *options, char *text, ssize_t length
     if (strncmp(text, options->links_from, from) != 0 || (text[from] != '/' && text[from] != '\0') || climbs(text))
         return length;
     size_t rest = (size_t)length - from;
-    if (to + rest >= SYMLINK_ROOM)
+    if (to + rest >= LINK_TEXT_ROOM)
         return -1;
     memmove(text + to, text + from, rest + 1);
     memcpy(text, options->links_to, to);
@@ -79,14 +78,12 @@ static ssize_t rewrite(const struct options *options, char *text, ssize_t length
 }
 
 static enum result copy_symlink(struct copier *copier, const char *name) {
-    char text[SYMLINK_ROOM], there[SYMLINK_ROOM], temporary[NAME_ROOM];
+    char there[LINK_TEXT_ROOM], temporary[NAME_ROOM];
     struct stat existing;
     bool with_time = copier->options->symlink_times;
-    ssize_t length = readlinkat(copier->source_directory, name, text, sizeof text - 1);
-    if (length < 0)
-        return source_failed(copier, "read link");
-    text[length] = '\0';
-    if ((length = rewrite(copier->options, text, length)) < 0) {
+    char *text = copier->link_text;
+    ssize_t length = rewrite(copier->options, text, (ssize_t)strlen(text));
+    if (length < 0) {
         errno = ENAMETOOLONG;
         return target_failed(copier, "make symlink");
     }
@@ -151,8 +148,8 @@ static enum result copy_directory(struct copier *copier, const struct record *re
     return dress_existing(copier, name, &existing, mtime_ns, with_time) < 0 ? RESULT_FAILED : RESULT_FINE;
 }
 
-/* Copy any path except a regular file, in its current state. */
-enum result copy_node(struct copier *copier, const struct record *record) {
+/* Read the attributes of any path except a regular file, in its current state. */
+enum result read_node(struct copier *copier, const struct record *record) {
     const char *name = last_component(record);
     struct attributes *seen = &copier->attributes;
     if (fstatat(copier->source_directory, name, &seen->facts, AT_SYMLINK_NOFOLLOW) < 0)
@@ -165,9 +162,22 @@ enum result copy_node(struct copier *copier, const struct record *record) {
         errno = copier->failed_errno;
         return source_failed(copier, copier->failed_operation);
     }
-    if (S_ISDIR(seen->facts.st_mode))
+    if (!S_ISLNK(seen->facts.st_mode))
+        return RESULT_FINE;
+    ssize_t length = readlinkat(copier->source_directory, name, copier->link_text, LINK_TEXT_ROOM - 1);
+    if (length < 0)
+        return source_failed(copier, "read link");
+    copier->link_text[length] = '\0';
+    return RESULT_FINE;
+}
+
+/* Make any path except a regular file, with the attributes that were read. */
+enum result write_node(struct copier *copier, const struct record *record) {
+    const char *name = last_component(record);
+    mode_t mode = copier->attributes.facts.st_mode;
+    if (S_ISDIR(mode))
         return copy_directory(copier, record);
-    return S_ISLNK(seen->facts.st_mode) ? copy_symlink(copier, name) : copy_special(copier, name);
+    return S_ISLNK(mode) ? copy_symlink(copier, name) : copy_special(copier, name);
 }
 
 static struct first_name *slot_of(const struct copier *copier, uint64_t group) {
@@ -208,15 +218,18 @@ static int link_here(struct copier *copier, int directory, const char *first, co
     return 1;
 }
 
-int link_to_first(struct copier *copier, const struct record *record) {
+int link_to_first(struct copier *copier, const struct record *record, const struct stat *seen) {
     if (!record->has_group || copier->first_names_room == 0)
         return 0;
     const struct first_name *known = slot_of(copier, record->group);
     const char *name = last_component(record);
-    struct stat seen;
+    struct stat read;
+    if (!known->taken)
+        return 0;
+    if (seen == NULL)
+        seen = fstatat(copier->source_directory, name, &read, AT_SYMLINK_NOFOLLOW) < 0 ? NULL : &read;
     /* They were one file when they were listed; check that they still are. */
-    if (!known->taken || fstatat(copier->source_directory, name, &seen, AT_SYMLINK_NOFOLLOW) < 0 || S_ISDIR(seen.st_mode) ||
-        seen.st_dev != known->device || seen.st_ino != known->inode)
+    if (seen == NULL || S_ISDIR(seen->st_mode) || seen->st_dev != known->device || seen->st_ino != known->inode)
         return 0;
     const struct record *first = &copier->list->records[known->index];
     int directory = open_beneath(copier->target_tree, first->name, first->directory_length, false);

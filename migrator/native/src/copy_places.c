@@ -99,15 +99,8 @@ static void leave(struct copier *copier) {
     copier->working_directory = WHERE_UNKNOWN;
 }
 
-/* Open the directory of a path on both sides, unless it is that of the previous path. */
-int enter(struct copier *copier, const struct record *record) {
+static int enter_target(struct copier *copier, const struct record *record) {
     size_t length = record->directory_length;
-    if (copier->directory_known && copier->directory_length == length && memcmp(copier->directory, record->name, length) == 0)
-        return 0;
-    leave(copier);
-    copier->source_directory = open_beneath(copier->source_tree, record->name, length, false);
-    if (copier->source_directory < 0)
-        return failed(copier, SIDE_SOURCE, "open directory");
     copier->target_directory = open_beneath(copier->target_tree, record->name, length, true);
     if (copier->target_directory < 0 && errno == EACCES)
         copier->target_directory = open_beneath(copier->target_tree, record->name, length, false);
@@ -126,6 +119,22 @@ int enter(struct copier *copier, const struct record *record) {
         ssize_t size = fgetxattr(copier->target_directory, DEFAULT_ACL, NULL, 0);
         copier->gives_acls = size > 0 || (size < 0 && errno != ENODATA && errno != EOPNOTSUPP);
     }
+    return 0;
+}
+
+/* Open the directory of a path on both sides, unless it is that of the previous path. Of two ends, each has one side. */
+int enter(struct copier *copier, const struct record *record) {
+    size_t length = record->directory_length;
+    if (copier->directory_known && copier->directory_length == length && memcmp(copier->directory, record->name, length) == 0)
+        return 0;
+    leave(copier);
+    if (copier->inbox == NULL) {
+        copier->source_directory = open_beneath(copier->source_tree, record->name, length, false);
+        if (copier->source_directory < 0)
+            return failed(copier, SIDE_SOURCE, "open directory");
+    }
+    if (copier->outbox == NULL && enter_target(copier, record) < 0)
+        return -1;
     copier->directory = record->name;
     copier->directory_length = length;
     copier->directory_known = true;

@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <unistd.h>
 
-#include "copy.h"
+#include "copy_ends.h"
 
 #define CREATED_MODE 0600
 /* The offset of a range determines the position of its mark. Ranges that begin in one block share a position, and are
@@ -96,17 +96,29 @@ int open_part(struct copier *copier, const struct record *record, const char *na
     return -1;
 }
 
-static enum result copy_listed_range(struct copier *copier, const struct record *record, int in) {
-    struct handle source = {.fd = in, .name = NULL};
+static enum result read_range_attributes(struct copier *copier, int in) {
     struct attributes *seen = &copier->attributes;
     if (fstat(in, &seen->facts) < 0)
         return source_failed(copier, "stat");
     if (!S_ISREG(seen->facts.st_mode))
         return RESULT_CHANGED;
-    if (read_attributes(copier, source, seen) < 0)
+    if (read_attributes(copier, (struct handle){.fd = in, .name = NULL}, seen) < 0)
         return RESULT_FAILED;
-    if (is_moved(copier, seen))
-        return RESULT_MOVED;
+    return is_moved(copier, seen) ? RESULT_MOVED : RESULT_FINE;
+}
+
+/* RANGE_CUT as copy_range. `after` gets the facts from after the reading. */
+static int read_range(struct copier *copier, const struct record *record, int in, int out, struct attributes *after) {
+    uint64_t end = record->offset + record->length;
+    if (copier->inbox != NULL)
+        return receive_range(copier, out, record->offset, end, after);
+    int copied = copy_range(copier, in, out, record->offset, end);
+    return copied < 0 || read_again(copier, in, after) < 0 ? -1 : copied;
+}
+
+/* Copy one range, if the file is as listed, before and after. */
+enum result write_range(struct copier *copier, const struct record *record, int in) {
+    struct attributes *seen = &copier->attributes;
     uint64_t end = record->offset + record->length;
     if (!is_as_listed(record, seen) || end > record->size)
         return RESULT_CHANGED;
@@ -128,10 +140,10 @@ static enum result copy_listed_range(struct copier *copier, const struct record 
     struct stat made;
     if (fstat(out, &made) < 0)
         result = (failed(copier, SIDE_TARGET, "stat"), RESULT_FAILED);
-    else if (write_mark(copier, record, &none) < 0 ||
-             (copied = copy_range(copier, in, out, record->offset, end)) < 0 || read_again(copier, in, &after) < 0)
+    else if (write_mark(copier, record, &none) < 0 || (copied = read_range(copier, record, in, out, &after)) < 0)
         result = RESULT_FAILED;
-    else if (!is_same_moment(seen, &after))
+    /* Another end has read the attributes anew with the content. */
+    else if (!is_same_moment(seen, &after) || !is_as_listed(record, seen))
         result = RESULT_CHANGED;
     /* The file has not changed, but the file system returned less than it has: see copy_file.c. */
     else if (copied == RANGE_CUT)
@@ -160,12 +172,15 @@ static enum result copy_listed_range(struct copier *copier, const struct record 
     return result;
 }
 
-/* Copy one range, if the file is as listed, before and after. */
-enum result copy_one_range(struct copier *copier, const struct record *record) {
+/* Open the file of a range, and read its attributes. */
+enum result open_range(struct copier *copier, const struct record *record, int *opened) {
     int in = open_source(copier, last_component(record));
     if (in < 0)
         return errno == ELOOP ? RESULT_CHANGED : source_failed(copier, "open");
-    enum result result = copy_listed_range(copier, record, in);
-    close(in);
+    enum result result = read_range_attributes(copier, in);
+    if (result == RESULT_FINE)
+        *opened = in;
+    else
+        close(in);
     return result;
 }

@@ -107,10 +107,16 @@ void add_hole_to_digest(struct copier *copier, off_t length) {
     }
 }
 
+void digest_value(const struct copier *copier, uint8_t *value) {
+    XXH128_canonical_t digest;
+    XXH128_canonicalFromHash(&digest, XXH3_128bits_digest(copier->digest));
+    memcpy(value, digest.digest, sizeof digest.digest);
+}
+
 static void print_digest(const struct copier *copier, const struct facts *facts) {
     XXH128_canonical_t digest;
     char hexadecimal[2 * sizeof digest.digest + 1];
-    XXH128_canonicalFromHash(&digest, XXH3_128bits_digest(copier->digest));
+    digest_value(copier, digest.digest);
     for (size_t at = 0; at < sizeof digest.digest; at++)
         snprintf(hexadecimal + 2 * at, 3, "%02x", digest.digest[at]);
     print_event("D %zu %" PRIu64 " %" PRId64 " %" PRId64 " %" PRId64 " %s\n", (size_t)(copier->record - copier->list->records),
@@ -223,7 +229,7 @@ int digest_main(int argc, char **argv) {
         return EXIT_NO_TREE;
     }
     start_events(&options);
-    int code = read_list(STDIN_FILENO, &list) ? EXIT_LIST_DONE : EXIT_BAD_LIST;
+    int code = read_list(STDIN_FILENO, &list, 0) ? EXIT_LIST_DONE : EXIT_BAD_LIST;
     copier.buffer = malloc(COPY_BUFFER_BYTES);
     if (!make_digest(&copier) || copier.buffer == NULL)
         code = EXIT_NO_MEMORY;
