@@ -14,6 +14,7 @@ from migrator.core.windows import WindowStanding, standings
 from migrator.fs.ports import SourceFileSystem
 from migrator.fs.probing import DirectoryProber, ProbePorts, probing
 from migrator.gluster.volume import GlusterSource
+from migrator.hosts.model import TARGET_HOSTS
 from migrator.hosts.site import HostSpec, SiteHosts, expand
 from migrator.native.program import native_program
 from migrator.plan.schedule.schedule import PlanScheduling
@@ -40,7 +41,9 @@ def window_standings(site: Site, at_s: float) -> tuple[WindowStanding, ...]:
 @asynccontextmanager
 async def reached(site: Site, specs: Mapping[str, HostSpec] | None = None) -> AsyncIterator[SiteHosts]:
     """The hosts of site.toml, or other ones, for the length of the block; connected at first use. Raises UsageError."""
-    hosts = SiteHosts(host_specs(site) if specs is None else specs, lease_s=site.transfer.lease_s)
+    hosts = SiteHosts(
+        host_specs(site) if specs is None else specs, lease_s=site.transfer.lease_s, writers=writer_specs(site)
+    )
     try:
         yield hosts
     finally:
@@ -69,6 +72,17 @@ def host_specs(site: Site) -> dict[str, HostSpec]:
             section.name: HostSpec(ssh=section.ssh, options=section.options, python=section.python)
             for section in site.source.hosts
         }
+    )
+
+
+def writer_specs(site: Site) -> dict[str, HostSpec]:
+    """How to reach each host of the target. Raises UsageError."""
+    return expand(
+        {
+            section.name: HostSpec(ssh=section.ssh, options=section.options, python=section.python)
+            for section in site.target.hosts
+        },
+        of=TARGET_HOSTS,
     )
 
 

@@ -27,10 +27,10 @@ from migrator.gluster.rules import brick_rules
 from migrator.gluster.volume import GlusterSource
 from migrator.hosts.far_procfs import activity
 from migrator.hosts.local import LocalHost, load_of
-from migrator.hosts.model import brick_problem, target_problem
-from migrator.hosts.ports import Host, HostFacts
+from migrator.hosts.model import TARGET_HOSTS, HostRoots, brick_problem, target_problem
+from migrator.hosts.ports import Host, HostFacts, Hosts
 from migrator.hosts.process import LocalProcesses
-from migrator.hosts.site import SiteHosts, names
+from migrator.hosts.site import SiteHosts, assign_writers, names
 from migrator.ledger.event_log import emit_event
 from migrator.ledger.model import SiteRecord
 from migrator.native.program import native_program
@@ -48,6 +48,7 @@ from migrator.transfer.model_governor import Limits, StreamsBy
 from migrator.transfer.model_runs import RunRequest
 from migrator.transfer.ports import BrickRefused, ConnectedHost, CopyEngine, Driving
 from migrator.transfer.routes import HostLane, VolumeGuard
+from migrator.transfer.two_ends import TwoEnds
 
 if TYPE_CHECKING:
     from migrator.app.ledger import MigrationLedger
@@ -97,13 +98,7 @@ class HostConnector:
 
         facts = await host.identity()
         privileged = facts.effective_uid == 0
-        direct = DirectEngine(
-            program=await compiled(),
-            privileged=privileged,
-            name_seed=self._known.name_seed,
-            atimes=self._atimes,
-            owners=self._owners,
-        )
+        direct = self._direct(await compiled(), facts)
         engines: dict[str, CopyEngine] = {direct.name: direct}
         # Only `direct` reads bricks.
         has_mount = brick is None and bool(places.source)
@@ -129,6 +124,49 @@ class HostConnector:
         rules = None if brick is None else brick_rules(await self._volume_state())
         return ConnectedHost(executor=executor, engines=engines, brick=rules)
 
+    async def connect_two(
+        self, reader: Host, brick: str | None, *, hosts: Hosts, writer: str, target: bytes
+    ) -> ConnectedHost:
+        """A brick server without the target, and the host that writes for it. For no brick, the latter alone. Raises
+        HostLost, ToolFailed.
+        """
+        host = await hosts.reach(writer)
+        place = StreamRoots(source=b"", target=target)
+        if brick is None:
+            return await self.connect(host, None, place)
+        await self._prove(host, None, place)
+        await self._prove_brick(await reader.roots(b"", _path_of(brick)), brick)
+        native, facts = native_program(), await host.identity()
+        executor = TwoEnds(
+            host,
+            Executor(
+                reader,
+                source_root=_path_of(brick),
+                target_root=b"",
+                compiled=partial(native.place, reader),
+                facts=await reader.identity(),
+            ),
+            target_root=target,
+            compiled=partial(native.place, host),
+            facts=facts,
+        )
+        engine = self._direct(await executor.compiled_program(), facts)
+        rules = brick_rules(await self._volume_state())
+        return ConnectedHost(executor=executor, engines={engine.name: engine}, brick=rules)
+
+    def _direct(self, program: bytes, facts: HostFacts) -> DirectEngine:
+        return DirectEngine(
+            program=program,
+            privileged=facts.effective_uid == 0,
+            name_seed=self._known.name_seed,
+            atimes=self._atimes,
+            owners=self._owners,
+        )
+
+    async def _prove_brick(self, roots: HostRoots, brick: str) -> None:
+        if problem := brick_problem((await self._volume_state()).volume_id, roots, brick):
+            raise BrickRefused(problem, hint="see `migrator doctor`")
+
     async def _prove(self, host: Host, brick: str | None, places: StreamRoots) -> None:
         """Verify the file systems at the roots: an unmounted target is an empty directory, and a brick's path may be
         any directory.
@@ -140,8 +178,8 @@ class HostConnector:
             problem = target_problem(self._known.source, roots, os.fsdecode(places.source), where="the source")
         if problem is not None:
             raise ToolFailed(problem, hint="see `migrator doctor`")
-        if brick is not None and (problem := brick_problem((await self._volume_state()).volume_id, roots, brick)):
-            raise BrickRefused(problem, hint="see `migrator doctor`")
+        if brick is not None:
+            await self._prove_brick(roots, brick)
 
     async def _rsync_of(self, host: Host, facts: HostFacts) -> tuple[bytes, RsyncFeatures] | None:
         """The rsync of a host, queried once per connection; None if there is none."""
@@ -196,7 +234,7 @@ async def run_world(
     """The ports of a run, for the length of the block. `jobs` from the command line applies to every host. `controls` has the
     operators' settings, if `ledger` is that of a rollback.
 
-    The lanes are the mount's first, then one for each brick server that has the target. After a driver, all is compared
+    The lanes are the mount's first, then one for each brick server that has the target, or a host of the target to write for it. After a driver, all is compared
     through the mount: the times on a brick are not those that the driver set. Raises ToolFailed if the requested driver
     is missing.
     """
@@ -205,7 +243,8 @@ async def run_world(
     async def here(_name: str) -> Host:
         return own
 
-    connect = HostConnector(known, source, target, engine=engine, atimes=site.transfer.atimes).connect
+    connector = HostConnector(known, source, target, engine=engine, atimes=site.transfer.atimes)
+    connect = connector.connect
     mount = StreamRoots(source=wiring.source_root, target=wiring.target_root, own=True)
     movers = _movers(site, known, jobs) if site.transfer.movers == "slurm" and engine not in DRIVERS else None
     # If nodes move the data, this machine only watches.
@@ -224,14 +263,27 @@ async def run_world(
             for name in movers.names
         ]
     servers = () if site.source.via == "mount" or engine in DRIVERS else site.source.hosts
+    writers = {
+        name: section.target or site.target.mount
+        for section in site.target.hosts
+        for name in names(section.name, of=TARGET_HOSTS)
+    }
+    without = [name for section in servers if section.target is None for name in names(section.name)]
+    written_by = assign_writers(without, list(writers))
     for section in servers:
-        if section.target is not None:
-            there = StreamRoots(source=b"", target=os.fsencode(section.target / site.target.path))
-            streams, prepare = jobs or section.jobs or site.transfer.jobs, partial(connect, places=there)
-            lanes += [
-                HostLane(name, streams, reads_mount=False, reach=hosts.reach, prepare=prepare)
-                for name in names(section.name)
-            ]
+        streams = jobs or section.jobs or site.transfer.jobs
+        for name in names(section.name):
+            writer = written_by.get(name, "")
+            if section.target is not None:
+                there = StreamRoots(source=b"", target=os.fsencode(section.target / site.target.path))
+                prepare = partial(connect, places=there)
+            elif writer:
+                target_there = os.fsencode(writers[writer] / site.target.path)
+                prepare = partial(connector.connect_two, hosts=hosts, writer=writer, target=target_there)
+            else:
+                continue
+            lane = HostLane(name, streams, reads_mount=False, reach=hosts.reach, prepare=prepare, writer=writer)
+            lanes.append(lane)
     try:
         world = TransferPorts(
             source=source,

@@ -17,11 +17,11 @@ from migrator.fs.model import MountIdentity
 from migrator.gluster.model import VolumeState
 from migrator.gluster.volume import GlusterSource
 from migrator.hosts.connection import own_environment
-from migrator.hosts.model import brick_problem, target_problem
+from migrator.hosts.model import TARGET_HOSTS, brick_problem, target_problem
 from migrator.hosts.ports import Command, Completed, Host, Hosts, Processes
-from migrator.hosts.site import names, probe_room
+from migrator.hosts.site import assign_writers, names, probe_room
 from migrator.scan.rules import BrickChoice, select_bricks
-from migrator.site.config import HostSection, Site, SlurmSection
+from migrator.site.config import HostSection, Site, SlurmSection, WriterSection
 from migrator.transfer.executors import Executor
 
 _AT_ONCE = 32
@@ -42,28 +42,32 @@ async def examine_hosts(
     """
     # A section may cover several hosts.
     sections = {name: section for section in site.source.hosts for name in names(section.name)}
+    without = [name for name, section in sections.items() if section.target is None]
+    writers = {name: section for section in site.target.hosts for name in names(section.name, of=TARGET_HOSTS)}
+    written_by = assign_writers(without, list(writers))
     gate = asyncio.Semaphore(_AT_ONCE)
 
-    async def examine_host(name: str) -> rules_hosts.HostState | MigratorError:
+    async def examine_host(name: str, section: HostSection | WriterSection) -> rules_hosts.HostState | MigratorError:
         """The facts of a host, or why they are unknown."""
         async with gate:
             try:
-                return await _sight(
-                    site, sections[name], await hosts.reach(name), place_native, target=target, state=state
-                )
+                host, writer = await hosts.reach(name), written_by.get(name, "")
+                return await _sight(site, section, host, place_native, target=target, state=state, writer=writer)
             except MigratorError as error:
                 return error
 
+    every: list[tuple[str, HostSection | WriterSection]] = [*sections.items(), *writers.items()]
     try:
-        looks = await asyncio.gather(*map(examine_host, sections))
+        looks = await asyncio.gather(*(examine_host(name, section) for name, section in every))
     finally:
         await hosts.close()
     findings: list[Finding] = []
     offsets: dict[str, tuple[float, float]] = {}
     unreachable: dict[str, str] = {}
-    for name, seen in zip(sections, looks, strict=True):
+    for (name, section), seen in zip(every, looks, strict=True):
         if isinstance(seen, MigratorError):
-            findings.append(rules_hosts.host_lost(name, seen.message, seen.cause, seen.hint))
+            of = _place(section)
+            findings.append(rules_hosts.host_lost(name, seen.message, seen.cause, seen.hint, of=of))
             unreachable[name] = seen.message
             continue
         offsets[name] = (seen.facts.clock_offset_s, seen.facts.round_trip_s / 2)
@@ -73,7 +77,14 @@ async def examine_hosts(
         )
     findings += rules_hosts.check_host_clocks(offsets)
     if state is not None and volume is not None:
-        findings += await _examine_way(site, sections, volume, state, reachable=list(offsets), unreachable=unreachable)
+        findings += await _examine_way(
+            site,
+            sections,
+            volume,
+            state,
+            reachable=[name for name in offsets if name in sections],
+            unreachable=unreachable,
+        )
     return findings
 
 
@@ -96,19 +107,26 @@ async def _examine_way(
     return rules_hosts.check_brick_hosts(site.source.via, state, list(sections), way)
 
 
+def _place(section: HostSection | WriterSection) -> str:
+    """The place of a section in site.toml."""
+    return "source.hosts" if isinstance(section, HostSection) else TARGET_HOSTS
+
+
 async def _sight(
     site: Site,
-    section: HostSection,
+    section: HostSection | WriterSection,
     host: Host,
     place_native: Callable[[Host], Awaitable[bytes]],
     *,
     target: MountIdentity | None,
     state: VolumeState | None,
+    writer: str,
 ) -> rules_hosts.HostState:
     facts = await host.facts()
-    place = None if section.target is None else os.fsencode(section.target / site.target.path)
+    mount = section.target or (site.target.mount if isinstance(section, WriterSection) else None)
+    place = None if mount is None else os.fsencode(mount / site.target.path)
     bricks: dict[str, str | None] = {}
-    for brick in state.bricks if state is not None else ():
+    for brick in state.bricks if state is not None and isinstance(section, HostSection) else ():
         if brick.host == host.name:
             roots = await host.roots(b"", brick.path)
             bricks[brick.name] = brick_problem(state.volume_id if state else None, roots, brick.name)
@@ -118,11 +136,14 @@ async def _sight(
         roots = await host.roots(place, b"")
         problem = target_problem(target, roots, os.fsdecode(place)) or error or None
     native_problem, confinement_problem = await _native_problem(host, place_native), None
-    if place is not None and native_problem is None and facts.effective_uid == 0:
+    streams = place is not None or bool(site.target.hosts)
+    if streams and native_problem is None and facts.effective_uid == 0:
         stream = Executor(host, source_root=b"", target_root=b"", compiled=lambda: place_native(host), facts=facts)
         confinement_problem = await stream.problem()
     return rules_hosts.HostState(
         facts=facts,
+        of=_place(section),
+        writer=writer,
         bricks=bricks,
         target=None if place is None else os.fsdecode(place),
         target_problem=problem,

@@ -8,7 +8,7 @@ from migrator.core.events import Finding, failure, ok, warning
 from migrator.core.units import format_size, several
 from migrator.doctor.rules_machine import is_older
 from migrator.gluster.model import VolumeState
-from migrator.hosts.model import HostRoom
+from migrator.hosts.model import SOURCE_HOSTS, HostRoom
 from migrator.hosts.ports import HostFacts
 from migrator.scan.rules import BrickChoice
 from migrator.transfer.engines.rules_rsync import dotted
@@ -33,18 +33,25 @@ class HostState(Struct, frozen=True, kw_only=True):
     """
 
     facts: HostFacts
+    of: str = SOURCE_HOSTS
+    """The place of its section in site.toml."""
     bricks: Mapping[str, str | None] = {}
     target: str | None = None
+    writer: str = ""
+    """The host of the target that writes for this one, which has none."""
     target_problem: str | None = None
     room: HostRoom | None = None
     native_problem: str | None = None
     confinement_problem: str | None = None
 
 
-def host_lost(name: str, message: str, cause: str, hint: str) -> Finding:
+def host_lost(name: str, message: str, cause: str, hint: str, *, of: str = SOURCE_HOSTS) -> Finding:
     """A host that could not be reached, with the error."""
     text = f"{message} ({cause})" if cause else message
-    fix = hint or f"fix it, or remove [source.hosts] {name} from site.toml: its bricks are then read through the mount"
+    fix = (
+        hint
+        or f"fix it, or remove [{of}] {name} from site.toml: its bricks, or what it would write, are then read through the mount"
+    )
     return failure(_check(name), text, fix)
 
 
@@ -54,7 +61,7 @@ def check_host(sight: HostState, *, target_filesystem: str | None, reserve_bytes
     """
     check = _check(sight.facts.name)
     findings: list[Finding] = []
-    section = f'[source.hosts."{sight.facts.name}"]'
+    section = f'[{sight.of}."{sight.facts.name}"]'
     if sight.facts.effective_uid != 0:
         message = f"the connection has uid {sight.facts.effective_uid}, but only root can read bricks and set owners"
         fix = f'{section} ssh = "root@..."; sshd: PermitRootLogin prohibit-password'
@@ -72,7 +79,7 @@ def check_host(sight: HostState, *, target_filesystem: str | None, reserve_bytes
                 check,
                 f"the compiled program does not run there, so the host cannot read or copy: {sight.native_problem}",
                 "install migrator on a machine of the host's architecture, mount /dev/shm or /var/tmp there without "
-                f"noexec, or take [source.hosts] {sight.facts.name} from site.toml: its bricks are then read through the mount",
+                f"noexec, or take [{sight.of}] {sight.facts.name} from site.toml: its bricks are then read through the mount",
             )
         )
     if sight.confinement_problem is not None:
@@ -142,7 +149,7 @@ def check_brick_hosts(
 
 def _check_target(sight: HostState, target_filesystem: str | None, reserve_bytes: int) -> list[Finding]:
     check = _check(sight.facts.name)
-    fix = f'mount it there (and in /etc/fstab), or correct [source.hosts."{sight.facts.name}"] target'
+    fix = f'mount it there (and in /etc/fstab), or correct [{sight.of}."{sight.facts.name}"] target'
     if target_filesystem is None:
         return [failure(check, "the target is unknown before `init`", "run `migrator init`")]
     if sight.target_problem is not None:
@@ -168,10 +175,12 @@ def _all_well(sight: HostState) -> str:
         f"reached ({sight.facts.round_trip_s * 1000:.1f} ms)",
         f"Linux {sight.facts.kernel} on {sight.facts.architecture}",
         f"Python {dotted(sight.facts.python_version)}",
-        f"{several(len(sight.bricks), 'brick')} of the volume",
+        *((f"{several(len(sight.bricks), 'brick')} of the volume",) if sight.of == SOURCE_HOSTS else ()),
         "compiled program",
     ]
-    if sight.target is None:
+    if sight.target is None and sight.writer:
+        parts.append(f"no target there: {sight.writer} writes what the host reads")
+    elif sight.target is None:
         parts.append("no target there: the host walks its bricks, and their files are copied through the mount")
     elif sight.room is not None:
         parts.append(f"target at {sight.target} ({sight.room.filesystem}, {format_size(sight.room.free_bytes)} free)")

@@ -226,7 +226,7 @@ class Connection:
         return stream
 
     async def feed(self, stream: RemoteStream, content: bytes) -> None:
-        """Write standard input as fast as the program reads it, then end it."""
+        """Write standard input as fast as the program reads it."""
         left = memoryview(content)
         while left and not stream.exited.done():
             if stream.input_window_bytes <= 0:
@@ -239,7 +239,10 @@ class Connection:
             self._send(wire.STDIN, stream.number, piece)
             if self._duplex is not None:
                 await self._duplex.room()
-        if not stream.exited.done():
+
+    def end_input(self, stream: RemoteStream) -> None:
+        """End standard input."""
+        if self.lost is None and not stream.exited.done():
             self._send(wire.STDIN, stream.number, b"")
 
     def credit(self, stream: RemoteStream, kind: int, size_bytes: int) -> None:

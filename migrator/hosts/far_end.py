@@ -62,6 +62,8 @@ class FarStream:
             argv, environment, with_input=with_input, dies_with_parent=True, umask=fields["umask"]
         )
         process.widen(self.program.output)
+        if with_input:
+            process.widen(self.program.input)
         self._token = wire.raw(fields.get("token") or "")
         self._loop = loop
         self._number = number

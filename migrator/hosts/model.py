@@ -4,6 +4,10 @@ from msgspec import Struct
 
 from migrator.fs.model import MountIdentity
 
+SOURCE_HOSTS = "source.hosts"
+TARGET_HOSTS = "target.hosts"
+"""The places of hosts in site.toml."""
+
 
 class ProcessIdentity(Struct, frozen=True, kw_only=True):
     """Identifies one process permanently: pids are reused, but not together with start time and boot."""

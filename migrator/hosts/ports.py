@@ -24,17 +24,22 @@ class Asked(Protocol):
     async def wait(self) -> object: ...
 
 
+More = Callable[[], Awaitable[bytes]]
+"""Returns the next piece of standard input; empty at its end."""
+
+
 class Command(Struct, frozen=True, kw_only=True):
     """One program to run. `timeout_s` None: no timeout (streams have a stall timer instead).
 
     `token` is set in the environment as `MIGRATOR_TOKEN`, so that the processes of an attempt can be found after a
     crash. `umask` None: that of the process that starts programs there. `asked`: the program starts at once, and gets `stdin`
-    when this is set.
+    when this is set. `more`: what follows `stdin`, which is not empty then.
     """
 
     argv: tuple[bytes, ...]
     stdin: bytes = b""
     asked: Asked | None = None
+    more: More | None = None
     environment: Mapping[str, str] = {}
     timeout_s: float | None = 60.0
     token: str | None = None

@@ -14,7 +14,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
@@ -27,6 +27,8 @@ from migrator.hosts.model import ProcessIdentity
 from migrator.hosts.ports import Command, Completed, ConversationOver, OnOutput, OnStart, Processes
 
 _log = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
 
 BASE_ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
 GRACE_S = 5.0
@@ -84,7 +86,7 @@ class LocalProcesses(CollectingProcesses):
             on_start(child.identity)
             exited = asyncio.ensure_future(child.exited())
             following = [
-                asyncio.ensure_future(feed_when_asked(command, exited, child.feed)),
+                asyncio.ensure_future(feed_when_asked(command, exited, child.feed, child.close_input)),
                 asyncio.ensure_future(_follow(child, child.stdout, on_stdout)),
             ]
             if not self._one_output:
@@ -186,16 +188,13 @@ class Child:
     async def feed(self, content: bytes) -> None:
         """Write standard input as fast as it is read; a program may close it early."""
         left = memoryview(content)
-        try:
-            while left:
-                try:
-                    left = left[os.write(self.stdin, left[:_PIECE_BYTES]) :]
-                except BlockingIOError:
-                    await ready(self.stdin, writing=True)
-                except BrokenPipeError:
-                    break
-        finally:
-            self.close_input()
+        while left and self.stdin >= 0:
+            try:
+                left = left[os.write(self.stdin, left[:_PIECE_BYTES]) :]
+            except BlockingIOError:
+                await ready(self.stdin, writing=True)
+            except BrokenPipeError:
+                self.close_input()
 
     def close_input(self) -> None:
         """Close standard input. May be called again."""
@@ -316,16 +315,28 @@ async def _follow(child: Child, fd: int, take: OnOutput) -> None:
 
 
 async def feed_when_asked(
-    command: Command, exited: "asyncio.Future[Any]", feed: Callable[[bytes], Awaitable[None]]
+    command: Command, exited: "asyncio.Future[Any]", feed: Callable[[bytes], Awaitable[None]], end: Callable[[], None]
 ) -> None:
-    """Feed a program its standard input, unless it ends before it is asked."""
+    """Feed a program its standard input, unless it ends before it is asked, and end that."""
     if command.asked is not None and not command.asked.is_set():
-        asked = asyncio.ensure_future(command.asked.wait())
-        try:
-            await asyncio.wait({asked, exited}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            asked.cancel()
-    await feed(command.stdin)
+        await _before(exited, command.asked.wait())
+    piece: bytes | None = command.stdin
+    try:
+        while piece:
+            await feed(piece)
+            piece = None if command.more is None else await _before(exited, command.more())
+    finally:
+        end()
+
+
+async def _before(exited: "asyncio.Future[Any]", awaited: Awaitable[Result]) -> Result | None:
+    """What is awaited, or None if the program ends first."""
+    waiting = asyncio.ensure_future(awaited)
+    try:
+        await asyncio.wait({waiting, exited}, return_when=asyncio.FIRST_COMPLETED)
+        return waiting.result() if waiting.done() else None
+    finally:
+        waiting.cancel()
 
 
 async def wait_for_end(

@@ -119,8 +119,8 @@ class RemoteProcesses(CollectingProcesses):
             for kind, take in zip((wire.STDOUT, wire.STDERR), takers, strict=True)
         ]
         if command.stdin:
-            feed = partial(connection.feed, stream)
-            tasks.append(asyncio.create_task(feed_when_asked(command, stream.exited, feed)))
+            feed, end = partial(connection.feed, stream), partial(connection.end_input, stream)
+            tasks.append(asyncio.create_task(feed_when_asked(command, stream.exited, feed, end)))
         try:
             timed_out = not await wait_for_end(stream.exited, tasks, command.timeout_s)
             if timed_out:

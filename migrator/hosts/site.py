@@ -2,7 +2,8 @@
 
 import asyncio
 import shlex
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from itertools import cycle
 
 import msgspec
 from msgspec import Struct
@@ -13,7 +14,7 @@ from migrator.core.tasks import drop_error
 from migrator.fs.model import mount_of, parse_mountinfo
 from migrator.hosts.far_source import ask_script, far_argv
 from migrator.hosts.local import LocalHost
-from migrator.hosts.model import HostRoom
+from migrator.hosts.model import SOURCE_HOSTS, HostRoom
 from migrator.hosts.ports import Host, Processes
 from migrator.hosts.remote import RemoteHost
 from migrator.hosts.ssh import Ssh
@@ -27,17 +28,17 @@ class HostSpec(Struct, frozen=True, kw_only=True):
     python: str = "python3"
 
 
-def expand(sections: Mapping[str, HostSpec]) -> dict[str, HostSpec]:
+def expand(sections: Mapping[str, HostSpec], *, of: str = SOURCE_HOSTS) -> dict[str, HostSpec]:
     """One entry per host. A section may name several (`gl[1-4]`, `gl1,gl3`, `@bricks` of ClusterShell's groups); `%h`
-    and `{host}` in `ssh` and `options` become the host's name. Raises UsageError.
+    and `{host}` in `ssh` and `options` become the host's name. `of` is their place in site.toml. Raises UsageError.
     """
     hosts: dict[str, HostSpec] = {}
     for section, spec in sections.items():
-        for name in names(section):
+        for name in names(section, of=of):
             if name in hosts:
                 raise UsageError(
                     f"two sections of site.toml name the host {name}",
-                    cause=f"[source.hosts.{section!r}] holds it too",
+                    cause=f"[{of}.{section!r}] holds it too",
                     hint="leave it in one of them",
                 )
             hosts[name] = HostSpec(
@@ -48,7 +49,7 @@ def expand(sections: Mapping[str, HostSpec]) -> dict[str, HostSpec]:
     return hosts
 
 
-def names(section: str) -> tuple[str, ...]:
+def names(section: str, *, of: str = SOURCE_HOSTS) -> tuple[str, ...]:
     """The hosts that a section names. Raises UsageError."""
     # Imported late: most sites have no such sections, and every run and scan would wait for the import.
     from ClusterShell.NodeSet import NodeSet, NodeSetException  # noqa: PLC0415
@@ -57,26 +58,33 @@ def names(section: str) -> tuple[str, ...]:
         found = tuple(str(name) for name in NodeSet(section))
     except NodeSetException as error:
         raise UsageError(
-            f"the section [source.hosts.{section!r}] names no hosts: {error}",
+            f"the section [{of}.{section!r}] names no hosts: {error}",
             cause="it is not written as ClusterShell's node sets are",
             hint='write "gl[1-4]", "gl1,gl3", or a group of ClusterShell as "@bricks"',
         ) from error
     if not found:
         raise UsageError(
-            f"the section [source.hosts.{section!r}] names no hosts",
+            f"the section [{of}.{section!r}] names no hosts",
             cause="the group is empty, or ClusterShell does not know it",
             hint="`nodeset -f " + shlex.quote(section) + "` shows what ClusterShell makes of it",
         )
     return found
 
 
+def assign_writers(readers: Iterable[str], writers: Sequence[str]) -> dict[str, str]:
+    """The host of the target that writes for each host that does not have it, by turns; empty if there is none."""
+    return dict(zip(readers, cycle(writers), strict=False)) if writers else {}
+
+
 class SiteHosts:
     """The `Hosts` port. A section without `ssh` is this machine."""
 
-    def __init__(self, hosts: Mapping[str, HostSpec], *, lease_s: float = 30.0) -> None:
-        """`hosts` is the result of `expand`."""
-        self._specs = dict(hosts)
-        self.names: Iterable[str] = self._specs.keys()
+    def __init__(
+        self, hosts: Mapping[str, HostSpec], *, lease_s: float = 30.0, writers: Mapping[str, HostSpec] | None = None
+    ) -> None:
+        """`hosts` and `writers`, the hosts of the target, are results of `expand`. `names` are those of `hosts`."""
+        self._specs = {**(writers or {}), **hosts}
+        self.names: Iterable[str] = hosts.keys()
         self._lease_s = lease_s
         self._hosts: dict[str, Host] = {}
         self._begun: dict[str, asyncio.Task[object]] = {}

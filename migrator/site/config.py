@@ -247,13 +247,28 @@ class HostSection(_Section, frozen=True, kw_only=True):
     ssh: Text | None = None
     """How ssh reaches the host. Without it the section is for this machine. Example: `"root@gl1"`."""
     target: File | None = None
-    """Mount point of the target there. Without it the host scans its bricks and copies nothing. Example: `"/mnt/beegfs"`."""
+    """Mount point of the target there. Without it a host of [target.hosts] writes what this one reads; without such a host it
+    only scans. Example: `"/mnt/beegfs"`."""
     options: Texts = ()
     """More options for ssh. Example: `["-o", "ConnectTimeout=10"]`."""
     jobs: Annotated[Count, JOBS] | None = None
     """Streams on this host, instead of [transfer] `jobs`. Example: `8`."""
     python: Text = "python3"
     """Python (3.9 or later) of this host."""
+
+
+class WriterSection(_Section, frozen=True, kw_only=True):
+    """A host that writes to the target what brick servers without the target read. The content passes through this machine."""
+
+    name: str
+    target: File | None = None
+    """Mount point of the target there, if it is another than [target] `mount`. Example: `"/mnt/beegfs"`."""
+    ssh: Text | None = None
+    """As in [source.hosts]. Example: `"root@bg1"`."""
+    options: Texts = ()
+    """As in [source.hosts]. Example: `["-o", "ConnectTimeout=10"]`."""
+    python: Text = "python3"
+    """As in [source.hosts]."""
 
 
 FileSystemKind = Literal[
@@ -304,6 +319,8 @@ class TargetSection(_Section, frozen=True, kw_only=True):
     layout: Layouts = ()
     """BeeGFS: stripes and storage pools of new user trees, or of their directories of large files. The first rule that
     fits a directory counts, then `stripe_count` and `chunk_size`."""
+
+    hosts: tuple[WriterSection, ...] = ()
 
     @property
     def layout_rules(self) -> tuple[LayoutRule, ...]:

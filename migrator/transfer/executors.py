@@ -176,6 +176,10 @@ class Executor:
             on_stderr=lambda _piece: None,
         )
 
+    async def compiled_program(self) -> bytes:
+        """The path of the compiled program there. Raises ToolFailed, HostLost."""
+        return await self._compiled()
+
     async def sync(self) -> None:
         """Sync the target's file system on that host. Raises OSError; HostLost, also if the host was connected anew since:
         it may have crashed, and earlier writes may not have reached the disks.

@@ -105,7 +105,7 @@ async def _end_on_all_hosts(
         by_host.setdefault(attempt.host, []).append(attempt)
     stuck: list[str] = []
     for host, attempts in by_host.items():
-        lane = next((lane for lane in world.lanes if lane.host == host), None)
+        lane = next((lane for lane in world.lanes if lane.attempts_on == host), None)
         tokens = [attempt.token for attempt in attempts]
         last_s = max([heard_at_s, *(attempt.started_at_s for attempt in attempts)])
         if lane is None:

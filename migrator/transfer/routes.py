@@ -17,6 +17,7 @@ from migrator.gluster.volume import GlusterSource
 from migrator.hosts.ports import Host, HostLost
 from migrator.scan.rules import held_bricks, reasons_against_bricks, task_changes
 from migrator.transfer.ports import BrickReadiness, ConnectedHost, Report
+from migrator.transfer.rules import two_hosts
 
 if TYPE_CHECKING:
     from migrator.hosts.slurm import SlurmHosts
@@ -41,11 +42,18 @@ class HostLane:
     reads_mount: bool
     reach: Callable[[str], Awaitable[Host]]
     prepare: Prepare
+    writer: str = ""
+    """The host of the target that writes for this one, which does not have it. Empty: it writes itself."""
     movers: "SlurmHosts | None" = None
     """The batch system of the host, which reports the remaining processes there after a loss."""
-    _connection: tuple[int, int] | None = None
+    _connection: Sequence[tuple[int, int]] = ()
     _connected: dict[str | None, ConnectedHost] = field(default_factory=dict)
     _making: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    @property
+    def attempts_on(self) -> str:
+        """The host of its attempts in the ledger."""
+        return two_hosts(self.host, self.writer) if self.writer else self.host
 
     def reads(self, brick: str) -> bool:
         """Whether the lane reads this brick (`host:/path`, as glusterd writes it) on its own host."""
@@ -58,7 +66,8 @@ class HostLane:
         async with self._making:
             host = await self.reach(self.host)
             # A new connection: the files placed on the host for the old one are gone.
-            connection = (id(host), (await host.identity()).process_id)
+            hosts = [host, *([await self.reach(self.writer)] if self.writer else ())]
+            connection = [(id(one), (await one.identity()).process_id) for one in hosts]
             if connection != self._connection:
                 self._connection = connection
                 self._connected.clear()
@@ -72,8 +81,11 @@ class HostLane:
         """
         if self.movers is not None:
             return await self.movers.end_orphans(self.host, tokens)
-        host = await self.reach(self.host)
-        return [token for token in tokens if not await host.processes.end(token, grace_s=_GRACE_S)]
+        stuck: dict[str, None] = {}
+        for name in (self.host, *((self.writer,) if self.writer else ())):
+            host = await self.reach(name)
+            stuck |= {token: None for token in tokens if not await host.processes.end(token, grace_s=_GRACE_S)}
+        return list(stuck)
 
 
 # Assigning chunks to lanes: bricks on their own hosts while the volume is quiet, everything else through the mount.

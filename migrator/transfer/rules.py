@@ -23,6 +23,11 @@ def delay_s(failures: int) -> float:
     return min(2.0 ** (failures - 1), _LONGEST_DELAY_S)
 
 
+def two_hosts(reader: str, writer: str) -> str:
+    """The name of a stream's place that is two hosts."""
+    return f"{reader}>{writer}"
+
+
 _BY_ERRNO: Mapping[int, StopReason] = {
     errno.ENOSPC: StopReason.TARGET_FULL,
     errno.EDQUOT: StopReason.TARGET_QUOTA,

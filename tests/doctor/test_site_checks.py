@@ -210,6 +210,26 @@ def test_findings_of_a_host(sight: HostState, status: FindingStatus, words: str)
 
 
 @pytest.mark.parametrize(
+    ("sight", "named"),
+    [
+        (replace(FIT, target=None, writer="bg1"), "bg1 writes"),
+        (replace(FIT, target=None), "through the mount"),
+        (replace(FIT, bricks={}, of="target.hosts"), "target at /mnt/beegfs"),
+    ],
+)
+def test_a_host_that_is_well_reports_who_writes(sight: HostState, named: str) -> None:
+    (finding,) = judge(sight)
+    assert finding.status is OK
+    assert named in finding.message
+
+
+def test_the_remedy_of_a_writing_host_names_its_section() -> None:
+    for fault in ({"target_problem": "not mounted"}, {"native_problem": "no"}, {"confinement_problem": "no"}):
+        (finding,) = judge(replace(FIT, bricks={}, of="target.hosts", **fault))
+        assert "[target.hosts" in finding.fix
+
+
+@pytest.mark.parametrize(
     ("release", "status"),
     [("4.18.0-553.el8_10.x86_64", FAILURE), ("5.2.21", FAILURE), ("5.3.0-1-amd64", OK), ("6.1.0", OK), ("10.0", OK)],
 )

@@ -18,7 +18,7 @@ from migrator.hosts.ports import Command, Host, HostLost
 from migrator.hosts.proc import boot_id, carriers
 from migrator.hosts.process import LocalProcesses
 from migrator.hosts.remote import RemoteHost
-from migrator.hosts.site import HostSpec, SiteHosts, expand
+from migrator.hosts.site import HostSpec, SiteHosts, assign_writers, expand
 from tests.hosts.local_pipe import LocalPipe
 from tests.support.one_host import OneHost
 from tests.support.pythons import python39
@@ -277,6 +277,14 @@ def test_sections_that_name_no_host_or_one_twice(sections: list[str]) -> None:
     with pytest.raises(UsageError) as caught:
         expand({section: HostSpec() for section in sections})
     assert caught.value.hint
+
+
+def test_hosts_of_the_target_write_by_turns_and_read_no_bricks() -> None:
+    assert assign_writers(["gl1", "gl2", "gl3"], ["bg1", "bg2"]) == {"gl1": "bg1", "gl2": "bg2", "gl3": "bg1"}
+    assert assign_writers(["gl1"], []) == {}
+    hosts = SiteHosts(expand({"gl1": HostSpec()}), writers=expand({"bg[1-2]": HostSpec()}, of="target.hosts"))
+    assert list(hosts.names) == ["gl1"]
+    assert hosts.host("bg2").name == "bg2"
 
 
 @in_loop

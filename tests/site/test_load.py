@@ -16,7 +16,7 @@ from migrator.beegfs.model import LayoutRule, StripeSettings
 from migrator.core.errors import ExitCode, UsageError
 from migrator.core.windows import Window
 from migrator.site import quantities
-from migrator.site.config import SECTIONS, HostSection, SectionReference
+from migrator.site.config import SECTIONS, HostSection, SectionReference, WriterSection
 from migrator.site.load import load_site, parse_site
 from migrator.site.model import ReapAction, ReapRule
 from migrator.site.render import SiteDraft, render_site
@@ -53,6 +53,7 @@ def test_relative_paths_are_beside_the_file_and_hosts_have_sections() -> None:
     )
     text += '[source.hosts."gl1"]\nssh = "root@gl1"\ntarget = "/mnt/beegfs"\noptions = ["-p", "2222"]\n'
     text += "[source.hosts.gl2]\n"
+    text += '[target.hosts."bg[1-2]"]\nssh = "root@%h"\ntarget = "/beegfs"\n'
     site = parse_site(text, FILE)
     assert (site.site.plans_dir, site.site.hooks_dir) == (Path("/etc/migrator/plans"), Path("/etc/migrator/../hooks"))
     assert site.ledger_file == Path("/etc/migrator/state/ledger.db")
@@ -61,6 +62,7 @@ def test_relative_paths_are_beside_the_file_and_hosts_have_sections() -> None:
         HostSection(name="gl1", ssh="root@gl1", target=Path("/mnt/beegfs"), options=("-p", "2222")),
         HostSection(name="gl2"),
     )
+    assert site.target.hosts == (WriterSection(name="bg[1-2]", ssh="root@%h", target=Path("/beegfs")),)
     assert not site.reap.policy.rule.matches_anything
 
 

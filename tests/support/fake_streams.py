@@ -216,6 +216,10 @@ class FakeLane:
         return self.executor.host
 
     @property
+    def attempts_on(self) -> str:
+        return self.host
+
+    @property
     def reads_mount(self) -> bool:
         return not self.bricks
 
