@@ -79,6 +79,8 @@ class LocalProcesses(CollectingProcesses):
         self, command: Command, *, on_start: OnStart, on_stdout: OnOutput, on_stderr: OnOutput
     ) -> Completed:
         child = Child(command, one_output=self._one_output)
+        if command.more is not None:
+            far_process.widen(child.stdin)
         self._children[command.token] = child
         finished = timed_out = False
         # Nothing was awaited since the start of the process, so no cancellation can have occurred in between.
@@ -190,7 +192,7 @@ class Child:
         left = memoryview(content)
         while left and self.stdin >= 0:
             try:
-                left = left[os.write(self.stdin, left[:_PIECE_BYTES]) :]
+                left = left[os.write(self.stdin, left) :]
             except BlockingIOError:
                 await ready(self.stdin, writing=True)
             except BrokenPipeError:
