@@ -40,6 +40,8 @@ from bench.streams import NAME as NAME_OF_STREAMS
 from bench.streams import streams
 from bench.timing import ContestantFailed, say
 from bench.trees import TREE, small_users
+from bench.two_hosts import NAME as NAME_OF_TWO_HOSTS
+from bench.two_hosts import two_hosts
 from bench.verification import NAME as NAME_OF_VERIFICATION
 from bench.verification import verification
 from bench.walk_speed import NAME as NAME_OF_WALKS
@@ -56,6 +58,7 @@ ON_THE_TREE: dict[str, Callable[[BenchLab, Options], Section]] = {
 ON_THEIR_OWN: dict[str, Callable[[Options], Section]] = {
     "big": big,
     "scaling": scaling,
+    NAME_OF_TWO_HOSTS: two_hosts,
     NAME_OF_WALKS: walk_speed,
     NAME_OF_MOUNT_WALKS: mount_walk,
     NAME_OF_FREEZES: freezes,
@@ -82,6 +85,7 @@ PAGE_ORDER = (
     NAME_OF_VERIFICATION,
     "big",
     "scaling",
+    NAME_OF_TWO_HOSTS,
     NAME_OF_STREAMS,
     NAME_OF_REQUESTS,
     NAME_OF_LATENCY,

@@ -96,13 +96,14 @@ def whole_job(
     name: str = PROGRAM,
     before: Callable[[], None] | None = None,
     transfer: dict[str, object] | None = None,
+    two_hosts: bool = False,
 ) -> Contestant:
     """`migrator` from a new site to the end, each round anew."""
     programs: list[Program] = []
 
     def prepare() -> None:
         lab.empty_target()
-        programs[:] = [new_site(lab, options, [f"{group}/*"], before=before, transfer=transfer)]
+        programs[:] = [new_site(lab, options, [f"{group}/*"], before=before, transfer=transfer, two_hosts=two_hosts)]
         lab.settle(cold=options.cold)
 
     def work() -> dict[str, float]:

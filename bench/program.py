@@ -77,17 +77,24 @@ def new_site(
     transfer: Mapping[str, object] | None = None,
     cutover: Mapping[str, object] | None = None,
     before: Callable[[], None] | None = None,
+    two_hosts: bool = False,
 ) -> Program:
-    """A site over the lab's volume that no verb has worked on but `init`; any earlier one is forgotten."""
+    """A site over the lab's volume that no verb has worked on but `init`; any earlier one is forgotten. With `two_hosts`, this
+    machine writes what the brick servers read.
+    """
     place = lab.work / "site"
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir()
     lab.forget_site()
     found = lab.site
+    hosts: dict[str, dict[str, Any]] = found["source"].get("hosts", {})
+    if two_hosts:
+        hosts = {name: {key: value for key, value in facts.items() if key != "target"} for name, facts in hosts.items()}
     sections: dict[str, Mapping[str, Any]] = {
         "site": {"name": "bench", "state_dir": str(place / "state")},
         "source": {**{name: value for name, value in found["source"].items() if name != "hosts"}, "via": options.via},
-        **{f'source.hosts."{name}"': facts for name, facts in found["source"].get("hosts", {}).items()},
+        **{f'source.hosts."{name}"': facts for name, facts in hosts.items()},
+        **({'target.hosts."localhost"': {}} if two_hosts else {}),
         "target": found["target"],
         "users": {"trees": trees},
         "transfer": {**(transfer or {}), "reserve": "16MiB"},
