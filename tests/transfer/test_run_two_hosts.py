@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from migrator.core.units import MIB
 from tests.support.cluster.brick_runs import BrickRuns, brick_runs, work_trees
 from tests.support.cluster.fixtures import with_ssh
 from tests.support.cluster.handle import LabHandle
@@ -45,7 +46,8 @@ def runs(work: LabHandle, scratch: Path) -> Iterator[BrickRuns]:
 def test_a_migration_with_one_brick_server_that_has_the_target(runs: BrickRuns, work: LabHandle) -> None:
     first, *_, last = (host.address for host in work.state.hosts)
     runs.prepare()
-    process = runs.start()
+    # It takes some seconds, so that there is a middle.
+    process = runs.start("--bwlimit", str(3 * MIB), "--jobs", "2")
     pair = f"{first}>{last}"
     with runs.held_stream_on(process, pair):
         process.kill()
