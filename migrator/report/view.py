@@ -221,7 +221,7 @@ def _sections(report: model.ReportFacts, rows: int | None) -> Iterator[doc.Secti
         ("Users", user_blocks(status, rows=rows)),
     )
     yield from doc.sections(
-        ("Progress", (*view_status.progress_blocks(status), *since_blocks(report.since))),
+        ("Progress in detail", (*view_status.progress_blocks(status), *since_blocks(report.since))),
         ("Throughput", speed or [doc.paragraph("No files have been copied yet.")]),
         ("Batches", batch_blocks(status.batches)),
         (

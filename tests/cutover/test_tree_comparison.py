@@ -112,11 +112,8 @@ def test_a_cutover_measures_on_either_side_of_the_freeze(site: CutSite) -> None:
     # What cannot be measured stops nobody.
     found = site.start("cutover", "--user", "ben", "--json", before=without_an_interpreter).end().outcome
     assert (found["ending"], found["cutover"]["state"], found["speed_ups"]) == ("moved", "retained", [])
-    (said,) = events(site, "comparison-failed")
-    assert (
-        said
-        == "the tree could not be measured on the source: exit code 1: nothing was said; that changes nothing of the cutover"
-    )
+    (message,) = events(site, "comparison-failed")
+    assert "on the source: exit code 1" in message
     found = site.cutover()
     assert found["ending"] == "moved"
     assert {one["test"] for one in found["speed_ups"]} == {"list", "usage", "read"}

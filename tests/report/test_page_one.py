@@ -137,6 +137,12 @@ def table(section: Section) -> dict[str, tuple[str, ...]]:
     return {row[0].partition(":")[0]: row[1:] for row in found.rows}
 
 
+def test_no_two_sections_have_one_title(tmp_path: Path) -> None:
+    titles = [section.title for section in report_document(facts_of(tmp_path, days=30, share=0.6)).sections]
+    assert len(titles) > 15
+    assert len(titles) == len(set(titles))
+
+
 def test_a_late_migration(tmp_path: Path) -> None:
     facts = facts_of(tmp_path, days=30, share=0.6)
     found = page(facts)
