@@ -96,7 +96,9 @@ def open_block(source_root: bytes, block: Sequence[KnownDirectory]) -> None:
 
 
 def _is_changed(fd: int, known: KnownDirectory) -> bool:
-    return _owner_and_mode(fd) not in ((known.uid, known.mode), (os.geteuid(), CLOSED_MODE))
+    # `shut` sets the owner first: a killed call leaves, and a mount may show, the new owner with the former mode.
+    closed = (os.geteuid(), CLOSED_MODE), (os.geteuid(), known.mode)
+    return _owner_and_mode(fd) not in ((known.uid, known.mode), *closed)
 
 
 def _owner_and_mode(fd: int) -> tuple[int, int]:

@@ -13,7 +13,7 @@ import pytest
 from migrator.catalog.manifest import MANIFEST_SCHEMA
 from migrator.catalog.ports import Scratch
 from migrator.core.entry import EntryType
-from migrator.cutover.late import LateWrites
+from migrator.cutover.late import KnownDirectory, LateWrites, close_block
 from migrator.cutover.source_changes import SourceChange, SourceChangeKind
 from migrator.fs.model import TargetCapabilities, trash_place
 from migrator.fs.reading import PosixSource
@@ -146,3 +146,21 @@ def test_a_path_that_changes_after_it_was_judged_is_left_with_its_directory(side
 def test_a_name_that_the_user_took_meanwhile_is_kept(sides: Sides) -> None:
     assert sides.carry("file", change=lambda: (sides.target / "file").write_text("mine")) == {"file"}
     assert (sides.target / "file").read_text() == "mine"
+
+
+@pytest.mark.needs_root
+@pytest.mark.parametrize(
+    ("uid", "mode", "noted"),
+    [(1001, 0o755, False), (0, 0o755, False), (0, 0o700, False), (1001, 0o777, True), (0, 0o777, True)],
+)
+def test_a_directory_that_a_killed_call_has_closed_by_half_is_not_changed(
+    tmp_path: Path, uid: int, mode: int, noted: bool
+) -> None:
+    directory, notes = tmp_path / "tree" / "one", tmp_path / "noted"
+    directory.mkdir(parents=True)
+    directory.chmod(mode)
+    os.chown(directory, uid, -1)
+    close_block(os.fsencode(tmp_path), [KnownDirectory(b"tree/one", 1001, 0o755)], noted=notes)
+    facts = directory.stat()
+    assert (facts.st_uid, facts.st_mode & 0o7777) == (0, 0o700)
+    assert notes.exists() == noted
