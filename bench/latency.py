@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bench.options import Options
-from bench.program import Program
+from bench.program import planned_plain_site
 from bench.results import Rate, Section
 from bench.slow_mount import slow_mount
 from bench.timing import say
-from bench.trees import TREE, describe, fill, small_users, tally
+from bench.trees import TREE, describe, fill, lengthen, small_users, tally
 from migrator.native.program import native_program
 
 NAME = "latency"
@@ -107,11 +107,13 @@ def _program(place: Path, call_s: float, options: Options) -> list[Rate]:
         found: dict[str, list[float]] = {"new": [], "unchanged": [], "changed": []}
         for _ in range(options.rounds(1)):
             with _mounted(place, call_s) as target:
-                program = _planned(place, target)
+                program = planned_plain_site(
+                    place / "site", place / "source", target, transfer='reserve = "16MiB"\nchunk_files = 125\n'
+                )
                 work: dict[str, tuple[Callable[[], object], str]] = {
                     "new": (lambda: None, "0"),
                     "unchanged": (lambda: None, "1"),
-                    "changed": (lambda: _change(place / "source" / TREE), "1"),
+                    "changed": (lambda: lengthen(place / "source" / TREE, every=CHANGED_OF), "1"),
                 }
                 for kind, (prepare, deltas) in work.items():
                     prepare()
@@ -123,31 +125,6 @@ def _program(place: Path, call_s: float, options: Options) -> list[Rate]:
             for kind, every in found.items()
         ]
     return rates
-
-
-def _planned(place: Path, target: Path) -> Program:
-    shutil.rmtree(place / "site", ignore_errors=True)
-    (place / "site").mkdir()
-    site = place / "site" / "site.toml"
-    site.write_text(
-        f'[site]\nname = "bench"\nstate_dir = "state"\n[source]\nkind = "posix"\nmount = "{place}/source"\n[target]\n'
-        f'kind = "posix"\nmount = "{target}"\ninodes_free = 1000000\n[users]\ntrees = ["{TREE}/*"]\n'
-        '[transfer]\nreserve = "16MiB"\nchunk_files = 125\n'
-    )
-    program = Program(site_file=site)
-    program.verb("init")
-    program.verb("doctor", allowed=(0, 3, 4))
-    program.scan()
-    program.plan()
-    return program
-
-
-def _change(source: Path) -> None:
-    for directory, _, names in os.walk(source):
-        for name in sorted(names)[::CHANGED_OF]:
-            file = Path(directory) / name
-            if file.is_file() and not file.is_symlink():
-                file.write_bytes(file.read_bytes() + b"more")
 
 
 @contextmanager

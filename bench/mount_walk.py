@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from bench.options import Options
-from bench.program import Program
+from bench.program import plain_site
 from bench.results import Rate, Section, Table
 from bench.scan import FIND_FORMAT
 from bench.slow_mount import slow_mount
@@ -55,14 +55,8 @@ def mount_walk(options: Options) -> Section:
 
 
 def _local(place: Path, options: Options) -> Table:
-    site = place / "site.toml"
-    site.write_text(
-        f'[site]\nname = "bench"\nstate_dir = "state"\n[source]\nkind = "posix"\nmount = "{place}/source"\n[target]\n'
-        f'kind = "posix"\nmount = "{place}/target"\ninodes_free = 1000000\n[users]\ntrees = ["{TREE}/*"]\n'
-    )
     (place / "target").mkdir()
-    program = Program(site_file=site)
-    program.verb("init")
+    program = plain_site(place, place / "source", place / "target")
 
     def find() -> dict[str, float]:
         shell(f"find {shlex.quote(str(place / 'source'))} -printf {shlex.quote(FIND_FORMAT)} > {place}/find.out")

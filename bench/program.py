@@ -12,6 +12,7 @@ from typing import Any
 from bench.lab import BenchLab
 from bench.options import Options
 from bench.timing import ContestantFailed, call
+from bench.trees import TREE
 
 _SCAN_PARTS = ("checks_s", "walk_s", "finish_s")
 
@@ -67,6 +68,28 @@ class Program:
         """From a site that is recorded and nothing else to users' trees on the target."""
         _, parts_s = self.scan()
         return {**parts_s, **self.plan(), **self.run()}
+
+
+def plain_site(directory: Path, source: Path, target: Path, *, transfer: str = "") -> Program:
+    """A recorded site of two plain directories, in an existing directory. `transfer`: lines of that section."""
+    (directory / "site.toml").write_text(
+        f'[site]\nname = "bench"\nstate_dir = "state"\n[source]\nkind = "posix"\nmount = "{source}"\n[target]\n'
+        f'kind = "posix"\nmount = "{target}"\ninodes_free = 1000000\n[users]\ntrees = ["{TREE}/*"]\n[transfer]\n{transfer}'
+    )
+    program = Program(site_file=directory / "site.toml")
+    program.verb("init")
+    return program
+
+
+def planned_plain_site(directory: Path, source: Path, target: Path, *, transfer: str) -> Program:
+    """As `plain_site`, made anew, with a scan and an active plan."""
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir()
+    program = plain_site(directory, source, target, transfer=transfer)
+    program.verb("doctor", allowed=(0, 3, 4))
+    program.scan()
+    program.plan()
+    return program
 
 
 def new_site(

@@ -13,10 +13,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bench.options import Options
-from bench.program import Program
+from bench.program import Program, planned_plain_site
 from bench.results import Rate, Section
 from bench.timing import say
-from bench.trees import TREE, describe, fill, small_users, tally
+from bench.trees import TREE, describe, fill, lengthen, small_users, tally
 from tests.support.beegfs_like import CONTENT_REQUESTS, beegfs_like, metadata_requests, requests_of
 
 NAME = "requests"
@@ -70,7 +70,7 @@ def _counted(place: Path) -> dict[str, str]:
             again = _program(place, target, copy) if isinstance(copy, str) else copy(source, target)
             for what in ("new", "unchanged", "one of ten changed"):
                 if what.startswith("one"):
-                    _change(source / TREE)
+                    lengthen(source / TREE, every=10)
                 before = requests_of(target)
                 again()
                 facts[f"{name}, {what}"] = _described(requests_of(target) - before, files, directories)
@@ -138,27 +138,10 @@ def _rsync(source: Path, target: Path) -> Job:
 
 def _program(place: Path, target: Path, engine: str, *options: str) -> Job:
     """A run of a new site, after its scan and its plan; called again, a delta pass."""
-    site = _new(place / "site") / "site.toml"
-    site.write_text(
-        f'[site]\nname = "bench"\nstate_dir = "state"\n[source]\nkind = "posix"\nmount = "{place}/source"\n[target]\n'
-        f'kind = "posix"\nmount = "{target}"\ninodes_free = 1000000\n[users]\ntrees = ["{TREE}/*"]\n[transfer]\nreserve = "16MiB"\n'
-    )
-    program = Program(site_file=site)
-    program.verb("init")
-    program.verb("doctor", allowed=(0, 3, 4))
-    program.scan()
-    program.plan()
+    program = planned_plain_site(place / "site", place / "source", target, transfer='reserve = "16MiB"\n')
     done: list[object] = []
 
     def again() -> None:
         done.append(program.verb("run", "--all", "--engine", engine, "--deltas", "1" if done else "0", *options))
 
     return again
-
-
-def _change(source: Path) -> None:
-    for directory, _, names in os.walk(source):
-        for name in sorted(names)[::10]:
-            file = Path(directory) / name
-            if file.is_file() and not file.is_symlink():
-                file.write_bytes(file.read_bytes() + b"more")

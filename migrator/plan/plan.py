@@ -186,7 +186,7 @@ def _require_unused_ids(site: Site, queries: "CatalogQueries") -> None:
         if taken := taken_ids(pairs, in_use):
             raise Refused(
                 f"[users] {key} gives numbers to others that paths of the source have: {first_of([str(one) for one in taken], 10)}",
-                cause="files of two owners would belong to one on the target, and a rollback could not tell them apart",
+                cause="files of two owners would belong to one on the target, and a rollback could not distinguish them",
                 hint=f"list these numbers in {key} too, each with its own number on the target",
             )
 

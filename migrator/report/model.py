@@ -648,7 +648,7 @@ class NextStep(Struct, frozen=True, kw_only=True):
     """An ordinary next step of an operator: nothing is wrong."""
 
     subject: str
-    """What waits."""
+    """The subject that waits."""
     state: str
     """Its state."""
     hint: str
@@ -701,7 +701,7 @@ class MigrationStatus(Struct, frozen=True, kw_only=True):
     blocked: tuple[Blocker, ...] = ()
     """What failed or was interrupted."""
     next_steps: tuple[NextStep, ...] = ()
-    """What waits for an operator."""
+    """The steps that wait for an operator."""
     probes: tuple[Probe, ...] = ()
     """The newest probe of each side."""
     cutovers: tuple[CutoverRecord, ...] = ()

@@ -88,7 +88,7 @@ def _frozen_line(one: FrozenUser, now_s: float) -> doc.Block:
 
 
 def _lines(what: str, hint: str, *, alert: bool = False) -> tuple[doc.Block, doc.Block]:
-    """What waits, on one line, and the command on the next ones."""
+    """The subject that waits, on one line, and the command on the next ones."""
     return doc.paragraph(doc.cut(what, _LINE), alert=alert), doc.paragraph(doc.cut(f"To do: {hint}", _LINES))
 
 

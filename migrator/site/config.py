@@ -133,7 +133,7 @@ def _ids(given: dict[str, int]) -> tuple[tuple[int, int], ...]:
     before: dict[int, str] = {}
     for old, new in given.items():
         if new in before:
-            raise UsageError(f"{before[new]} and {old} would both be {new}, and a rollback could not tell them apart")
+            raise UsageError(f"{before[new]} and {old} would both be {new}, and a rollback could not distinguish them")
         before[new] = old
     return tuple(sorted((int(old), new) for old, new in given.items()))
 

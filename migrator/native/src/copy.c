@@ -277,7 +277,7 @@ static void release_all(struct copier *copier, struct list *list) {
 /* What a thread takes of the list at a time: neighbours are in one directory, whose new names the kernel makes one by one,
  * so that threads are to be in different ones. Less towards the end, that all end together. */
 #define LEAST_AT_ONCE 4
-#define MOST_AT_ONCE 64
+#define MOST_AT_ONCE REQUESTED_AT_ONCE
 
 static atomic_size_t taken;
 
@@ -303,9 +303,9 @@ static void copy_at(struct copier *copier, size_t index) {
 
 enum share { ALL, GROUPS, ALL_BUT_GROUPS };
 
-/* Copy a part of the list in its order. At most REQUESTED_AT_ONCE paths. */
+/* Copy a part of the list in its order: at most MOST_AT_ONCE paths. */
 static void copy_some(struct copier *copier, size_t from, size_t end, enum share share) {
-    size_t indices[REQUESTED_AT_ONCE], count = 0;
+    size_t indices[MOST_AT_ONCE], count = 0;
     for (size_t index = from; index < end && index < copier->list->count; index++)
         if (share == ALL || is_of_group(copier, &copier->list->records[index]) == (share == GROUPS))
             indices[count++] = index;
@@ -332,8 +332,8 @@ static void *copy_beside(void *argument) {
 
 /* One after the other, in the order of the list. */
 static void copy_in_order(struct copier *copier, enum share share) {
-    for (size_t from = 0; from < copier->list->count && !is_stopped(); from += REQUESTED_AT_ONCE)
-        copy_some(copier, from, from + REQUESTED_AT_ONCE, share);
+    for (size_t from = 0; from < copier->list->count && !is_stopped(); from += MOST_AT_ONCE)
+        copy_some(copier, from, from + MOST_AT_ONCE, share);
 }
 
 /* Many at the same time. Where a thread cannot be had, there are fewer. */
